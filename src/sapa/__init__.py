@@ -1,0 +1,51 @@
+"""Sharp feature maps at the price of bilinear: similarity-aware upsampling for PyTorch.
+
+Names are imported when they are first used, so that `import sapa` and `sapa --help` do not wait for PyTorch. To load a
+program saved by `torch.export`, import `sapa.ops` first: that registers the operators.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sapa.backends import BACKENDS as BACKENDS
+    from sapa.backends import status as status
+    from sapa.backends import use_backend as use_backend
+    from sapa.compat import atn as atn
+    from sapa.compat import sim as sim
+    from sapa.functional import assemble as assemble
+    from sapa.functional import attend as attend
+    from sapa.functional import kernels as kernels
+    from sapa.nn import SAPA as SAPA
+    from sapa.nn import UPSAMPLERS as UPSAMPLERS
+    from sapa.nn import Bilinear as Bilinear
+    from sapa.nn import Nearest as Nearest
+    from sapa.nn import SAPADeform as SAPADeform
+    from sapa.nn import Upsampler as Upsampler
+    from sapa.nn import build as build
+
+    __version__: str
+
+_NAMES = {
+    "sapa.functional": "attend kernels assemble",
+    "sapa.nn": "SAPA SAPADeform Nearest Bilinear Upsampler UPSAMPLERS build",
+    "sapa.compat": "sim atn",
+    "sapa.backends": "BACKENDS use_backend status",
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("sapa")
+    if name not in _HOME:
+        raise AttributeError(f"module 'sapa' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOME)

@@ -1,0 +1,79 @@
+"""What every upsampler has in common: the signature, the output size, and the errors."""
+
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from sapa import checks
+from sapa.geometry import Size
+
+
+class Upsampler(nn.Module):
+    """Make a feature map larger: `y = up(x)` or `y = up(x, guide)`.
+
+    A subclass sets `needs_guide`, and defines `upsample(x, guide, size)`.
+
+    Args:
+        channels: C, of the low-res map.
+        guide_channels: of the high-res guide; `channels` if None.
+        scale: S, or (S_y, S_x). Where a guide is given, its size is the output size instead.
+    """
+
+    needs_guide: ClassVar[bool] = False
+
+    def __init__(self, channels: int, guide_channels: int | None = None, *, scale: int | Size = 2) -> None:
+        super().__init__()
+        self.channels = channels
+        self.guide_channels = channels if guide_channels is None else guide_channels
+        self.scale: Size = (scale, scale) if isinstance(scale, int) else scale
+        for name, value in (
+            ("channels", channels),
+            ("guide_channels", self.guide_channels),
+            ("scale", min(self.scale)),
+        ):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{type(self).__name__}: {name} must be a positive integer, got {value}.")
+
+    def forward(self, x: Tensor, guide: Tensor | None = None) -> Tensor:
+        """[B, C, h, w], and a guide [B, Cg, H, W], to [B, C, H, W]."""
+        return self.upsample(x, guide, self.check(x, guide))
+
+    def upsample(self, x: Tensor, guide: Any, size: Size) -> Tensor:
+        """What a subclass defines; `guide` is a tensor where `needs_guide`."""
+        raise TypeError(f"{type(self).__name__} does not define upsample(x, guide, size).")
+
+    def check(self, x: Tensor, guide: Tensor | None) -> Size:
+        """Raise where x or guide do not fit this module; return the output size."""
+        function = type(self).__name__
+        if guide is None:
+            if self.needs_guide:
+                raise ValueError(
+                    f"{function} needs the high-res map of the encoder: call up(x, guide) with x [B, {self.channels}, "
+                    f"h, w] and guide [B, {self.guide_channels}, H, W]. Without a guide: {_unguided()}."
+                )
+            sizes = checks.bind(function, x=(x, "B C h w"))
+            size = (self.scale[0] * sizes["h"], self.scale[1] * sizes["w"])
+        else:
+            sizes = checks.bind(function, x=(x, "B C h w"), guide=(guide, "B Cg H W"))
+            checks.enlarges(function, sizes)
+            size = (sizes["H"], sizes["W"])
+            self._expects("guide", self.guide_channels, guide, "B Cg H W")
+        self._expects("x", self.channels, x, "B C h w")
+        return size
+
+    def _expects(self, name: str, channels: int, x: Tensor, letters: str) -> None:
+        if channels != x.shape[1]:
+            raise ValueError(
+                f"{type(self).__name__} was built for {channels} channels of {name}, but "
+                f"{checks.describe(name, x, letters)}."
+            )
+
+    def extra_repr(self) -> str:
+        scale = self.scale[0] if self.scale[0] == self.scale[1] else self.scale
+        return f"{self.channels}, {self.guide_channels}, scale={scale}"
+
+
+def _unguided() -> str:
+    from sapa.nn import UPSAMPLERS, needs_guide
+
+    return ", ".join(name for name in UPSAMPLERS if not needs_guide(name))

@@ -1,0 +1,21 @@
+"""Upsamplers by position alone: nearest and bilinear."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from sapa.geometry import Size, nearest
+from sapa.nn.base import Upsampler
+
+
+class Nearest(Upsampler):
+    """Repeat each low-res point over the high-res points it is the centre of."""
+
+    def upsample(self, x: Tensor, guide: Tensor | None, size: Size) -> Tensor:
+        return nearest(x, size)
+
+
+class Bilinear(Upsampler):
+    """Interpolate linearly between pixel centres (align_corners=False)."""
+
+    def upsample(self, x: Tensor, guide: Tensor | None, size: Size) -> Tensor:
+        return F.interpolate(x, size, mode="bilinear", align_corners=False)

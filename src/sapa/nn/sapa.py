@@ -1,0 +1,163 @@
+"""SAPA: Similarity-Aware Point Affiliation for Feature Upsampling (Lu et al., NeurIPS 2022, arXiv 2209.12866)."""
+
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sapa import checks
+from sapa.functional import attend, kernels
+from sapa.geometry import Size, nearest, size_of
+from sapa.nn.base import Upsampler
+from sapa.nn.pointwise import PointLinear, make_norm
+from sapa.nn.prior import Prior
+
+SIMILARITIES = ("inner", "bilinear", "gated", "plain")
+NORMS = ("layer", "group", "none")
+
+# names in the checkpoints of the authors' experiments, and in the code they released
+TRAINED_NAMES = {"q.proj.": "q.", "q.proj_y.": "qy.", "q.proj_x.": "qx.", "q.gate.": "gate.", "k.proj.": "k."}
+
+
+class SAPA(Upsampler):
+    """Upsample by the similarity of each encoder point to the decoder points around it.
+
+    A high-res guide point scores the K*K low-res points around its centre, and the output is their mean weighted by
+    these scores. The forms differ in the query alone:
+
+    - inner (SAPA-I): norm(guide). No parameters; needs `guide_channels == channels`.
+    - bilinear (SAPA-B): Wq norm(guide).
+    - gated (SAPA-G): g * Wqy norm(guide) + (1 - g) * Wqx x, where the gate g in (0, 1) is learned from x.
+    - plain: W [norm(guide), x], the paper's ablation of the gate.
+
+    Args:
+        channels: C, of the low-res map x.
+        guide_channels: of the guide; `channels` if None.
+        similarity: "inner", "bilinear", "gated" or "plain".
+        scale: only the phases of a prior depend on it; the output has the size of the guide.
+        kernel_size: odd K, or (Kh, Kw).
+        embed_dim: D, of queries and keys.
+        norm: "layer" over the channels of each point; "group" of 32 channels groups over the map, as in the authors'
+            later extension; or "none".
+        normalize: how scores become weights, as in `sapa.attend`.
+        border: "zero" as in the paper, or "mask"; see `sapa.attend`. None is "zero", and "mask" with a prior.
+        prior: None as in the paper; "gaussian" or "bilinear" adds learned position scores to start from that
+            interpolation instead of from a K*K box.
+        out_channels: project the values, norm(x), to this many channels; None takes x as it is.
+        bias: of the projections.
+
+    >>> up = sapa.SAPA(256, guide_channels=64)
+    >>> y = up(x, guide)  # [B, 256, 32, 32], [B, 64, 64, 64] -> [B, 256, 64, 64]
+    """
+
+    needs_guide: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        channels: int,
+        guide_channels: int | None = None,
+        *,
+        similarity: str = "bilinear",
+        scale: int | Size = 2,
+        kernel_size: int | Size = 5,
+        embed_dim: int = 32,
+        norm: str = "layer",
+        normalize: str = "softmax",
+        border: str | None = None,
+        prior: str | None = None,
+        out_channels: int | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(channels, guide_channels, scale=scale)
+        checks.one_of("SAPA", "similarity", similarity, SIMILARITIES)
+        checks.one_of("SAPA", "norm", norm, NORMS)
+        checks.one_of("SAPA", "normalize", normalize, checks.NORMALIZE)
+        border = border or ("zero" if prior is None else "mask")
+        checks.one_of("SAPA", "border", border, checks.BORDER)
+        if similarity == "inner" and self.guide_channels != channels:
+            raise ValueError(
+                f"SAPA: similarity='inner' compares the channels of x and guide one by one, but x has {channels} and "
+                f"guide {self.guide_channels}; use 'bilinear' or 'gated'."
+            )
+        self.similarity, self.norm, self.normalize, self.border = similarity, norm, normalize, border
+        self.kernel_size = checks.odd_pair("SAPA", kernel_size)
+        is_affine = similarity != "inner"
+        self.norm_y = make_norm("SAPA", norm, self.guide_channels, affine=is_affine)
+        self.norm_x = make_norm("SAPA", norm, channels, affine=is_affine)
+
+        def project(inputs: int, outputs: int) -> PointLinear | nn.Conv2d:
+            return PointLinear(inputs, outputs, bias) if norm == "layer" else nn.Conv2d(inputs, outputs, 1, bias=bias)
+
+        if similarity == "gated":
+            self.qy = project(self.guide_channels, embed_dim)
+            self.qx = project(channels, embed_dim)
+            self.gate = project(channels, 1)
+        elif similarity != "inner":
+            self.q = project(self.guide_channels + (channels if similarity == "plain" else 0), embed_dim)
+        self.k = nn.Identity() if similarity == "inner" else project(channels, embed_dim)
+        self.v = None if out_channels is None else project(channels, out_channels)
+        self.prior = None if prior is None else Prior(prior, self.scale, self.kernel_size)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the projections with deviation 0.02 and no bias: the weights start close to a K*K box."""
+        for module in self.children():
+            if isinstance(module, (nn.Linear, nn.Conv2d)):
+                nn.init.normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def upsample(self, x: Tensor, guide: Tensor, size: Size) -> Tensor:
+        x_hat = self.norm_x(x)
+        v = x if self.v is None else self.v(x_hat)
+        return attend(self.query(x, x_hat, guide), self.k(x_hat), v, **self.window(x, size))
+
+    def kernels(self, x: Tensor, guide: Tensor) -> Tensor:
+        """The weights that `forward` applies, to look at them: [B, K*K, H, W]."""
+        size = self.check(x, guide)
+        x_hat = self.norm_x(x)
+        return kernels(self.query(x, x_hat, guide), self.k(x_hat), **self.window(x, size))
+
+    def query(self, x: Tensor, x_hat: Tensor, guide: Tensor) -> Tensor:
+        """[B, D, H, W]. Projections of x are made before it is enlarged, which is equal and S*S times cheaper."""
+        size, guide = size_of(guide), self.norm_y(guide)
+        if self.similarity == "inner":
+            return guide
+        if self.similarity == "bilinear":
+            return self.q(guide)
+        if self.similarity == "gated":
+            gate = torch.sigmoid(self.gate(x_hat))  # [B, 1, h, w]
+            return torch.lerp(nearest(self.qx(x), size), self.qy(guide), nearest(gate, size))
+        of_guide, of_x = self.q.weight.flatten(1)[..., None, None].split([self.guide_channels, self.channels], 1)
+        return F.conv2d(guide, of_guide, self.q.bias) + nearest(F.conv2d(x, of_x), size)
+
+    def window(self, x: Tensor, size: Size) -> dict[str, Any]:
+        bias = None if self.prior is None else self.prior(size, size_of(x))
+        return {"kernel_size": self.kernel_size, "normalize": self.normalize, "border": self.border, "bias": bias}
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: Any,
+        local_metadata: Any,
+        strict: Any,
+        missing_keys: Any,
+        unexpected_keys: Any,
+        error_msgs: Any,
+    ) -> None:
+        for old, new in TRAINED_NAMES.items():
+            for key in [key for key in state_dict if key.startswith(prefix + old)]:
+                state_dict[prefix + new + key.removeprefix(prefix + old)] = state_dict.pop(key)
+        if self.norm == "none":
+            # without a norm both releases compute the same, and differ in the shape of the weights alone
+            for name in ("q", "qy", "qx", "gate", "k", "v"):
+                weight = state_dict.get(f"{prefix}{name}.weight")
+                if weight is not None and weight.ndim == 2:
+                    state_dict[f"{prefix}{name}.weight"] = weight[..., None, None]
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, {self.similarity}, kernel_size={self.kernel_size}, border={self.border!r}"

@@ -104,7 +104,8 @@ def weights(s: Tensor, normalize: str) -> Tensor:
     if normalize == "softmax":
         peak = s.detach().amax(1, keepdim=True).clamp(min=torch.finfo(s.dtype).min)
         f = torch.exp(s - peak)
-        return f / f.sum(1, keepdim=True).clamp(min=1)
+        total = f.sum(1, keepdim=True)
+        return f / total.masked_fill(total == 0, 1)
     if normalize == "none":
         return s.masked_fill(s == -torch.inf, 0)
     f = ACTIVATIONS[normalize](s)

@@ -7,9 +7,14 @@ import torch
 from hypothesis import HealthCheck, settings
 
 import sapa
+from sapa import backends
 
 settings.register_profile(
-    "sapa", deadline=None, derandomize=True, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    "sapa",
+    deadline=None,
+    derandomize=True,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("sapa")
 
@@ -23,14 +28,19 @@ def seeded_and_poisoned() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.fixture(params=list(sapa.BACKENDS))
-def backend(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The operators run on this backend. "reference" bypasses them; `operators` covers its written backward."""
-    reason = sapa.status("cpu")[request.param]
-    if reason != "ready":
-        pytest.skip(f"{request.param}: {reason}")
-    with sapa.use_backend(request.param):
-        yield request.param
+@pytest.fixture(params=["plain", *sapa.BACKENDS])
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Run the operators on one backend alone, and as "plain" PyTorch, which is the reference without its backward."""
+    name = request.param
+    if name == "plain":
+        with sapa.use_backend("reference"):
+            yield name
+    else:
+        reason = sapa.status("cpu")[name]
+        if reason != "ready":
+            pytest.skip(f"{name}: {reason}")
+        monkeypatch.setattr(backends, "BACKENDS", {name: sapa.BACKENDS[name]})
+        yield name
 
 
 @pytest.fixture(params=list(sapa.UPSAMPLERS))

@@ -60,16 +60,14 @@ def run(meta: dict[str, str], inputs: dict[str, Tensor], params: dict[str, Tenso
     return up(inputs["x"], inputs["guide"]), dict(up.named_parameters())
 
 
-@pytest.mark.parametrize("is_forced", [False, True], ids=["operators", "backend"])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_golden(path: Path, is_forced: bool, backend: str) -> None:
+def test_golden(path: Path, backend: str) -> None:
     with safe_open(path, framework="pt") as file:
         meta, tensors = file.metadata(), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     inputs = {name: tensors[name].requires_grad_() for name in meta["inputs"].split(",")}
     params = {key.removeprefix("param."): value for key, value in tensors.items() if key.startswith("param.")}
-    with sapa.use_backend(backend if is_forced else None):
-        out, parameters = run(meta, inputs, params)
-        (out * tensors["grad_out"]).sum().backward()
+    out, parameters = run(meta, inputs, params)
+    (out * tensors["grad_out"]).sum().backward()
     torch.testing.assert_close(out, tensors["out"], rtol=1e-9, atol=1e-9)
     found = {f"grad.{name}": x.grad for name, x in inputs.items()}
     found |= {f"grad.param.{name}": parameter.grad for name, parameter in parameters.items()}

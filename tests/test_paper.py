@@ -115,6 +115,7 @@ def test_the_gate_is_one_channel_in_the_open_unit_interval() -> None:
 def test_the_gate_moves_from_the_encoder_to_self_similarity() -> None:
     x, guide = torch.randn(1, 16, 4, 4), torch.randn(1, 16, 8, 8)
     up = SAPA(16, similarity="gated")
+    assert up.gate.bias is not None
     nn.init.zeros_(up.gate.weight)
     for value, expected in ((40.0, up.qy(up.norm_y(guide))), (-40.0, F.interpolate(up.qx(x), scale_factor=2))):
         nn.init.constant_(up.gate.bias, value)

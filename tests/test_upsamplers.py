@@ -49,7 +49,9 @@ def test_dtype_and_memory_format_are_kept(upsampler: str, dtype: torch.dtype, la
     assert y.dtype == dtype
     assert y.is_contiguous(memory_format=layout)
     exact = copy.deepcopy(up).double()(x.double(), guide.double())
-    torch.testing.assert_close(y.double(), exact, rtol=0, atol=8 * torch.finfo(dtype).eps * float(exact.detach().abs().max()))
+    torch.testing.assert_close(
+        y.double(), exact, rtol=0, atol=8 * torch.finfo(dtype).eps * float(exact.detach().abs().max())
+    )
 
 
 def test_every_parameter_receives_a_gradient(upsampler: str) -> None:

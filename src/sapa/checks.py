@@ -6,7 +6,7 @@ from difflib import get_close_matches
 import torch
 from torch import Tensor
 
-from sapa.geometry import Size
+from sapa.geometry import Size, size_of
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 NORMALIZE = ("softmax", "relu", "sigmoid", "softplus", "none")
@@ -14,34 +14,44 @@ BORDER = ("zero", "mask")
 
 
 def bind(function: str, **arguments: tuple[Tensor, str]) -> dict[str, int]:
-    """Check that maps given as name=(tensor, "B C h w") agree on every letter and on the device; return the sizes."""
+    """Check that maps given as name=(tensor, "B C h w") agree on every letter and on the device, and that the high-res
+    ones are not the smaller; return the size of each letter."""
     sizes: dict[str, int] = {}
     owners: dict[str, str] = {}
+
+    def shape_of(letter: str) -> str:
+        return describe(owners[letter], *arguments[owners[letter]])
+
     for name, (x, letters) in arguments.items():
-        is_map(function, name, x, letters)
+        is_float_tensor(function, name, x, letters)
         for letter, size in zip(letters.split(), x.shape, strict=True):
             if letter not in owners:
                 owners[letter], sizes[letter] = name, size
                 if size == 0 and letter != "B":
-                    raise ValueError(f"{function}: {letter} is 0 in {describe(name, x, letters)}; only B may be 0.")
+                    raise ValueError(f"{function}: {letter} is 0: {shape_of(letter)}. Only B may be 0.")
             elif size != sizes[letter]:
-                first = describe(owners[letter], *arguments[owners[letter]])
                 raise ValueError(
                     f"{function}: {owners[letter]} and {name} disagree on {letter}: "
-                    f"{first}, {describe(name, x, letters)}."
+                    f"{shape_of(letter)}, {describe(name, x, letters)}."
                 )
+    for high, low in ("Hh", "Ww"):
+        if high in sizes and low in sizes and sizes[high] < sizes[low]:
+            raise ValueError(
+                f"{function}: {high} is smaller than {low}: {shape_of(high)}, {shape_of(low)}. "
+                f"The output cannot be smaller than the low-res map; are the two the wrong way round?"
+            )
     same(function, "is on", "move them to one device", {name: x.device for name, (x, _) in arguments.items()})
     return sizes
 
 
-def is_map(function: str, name: str, x: Tensor, letters: str) -> None:
+def is_float_tensor(function: str, name: str, x: Tensor, letters: str) -> None:
     if not isinstance(x, Tensor):
         raise TypeError(f"{function}: {name} must be a tensor ({letters}), got {type(x).__name__}.")
     if x.ndim != len(letters.split()):
-        hint = " Add the batch with unsqueeze(0)." if x.ndim == len(letters.split()) - 1 else ""
+        hint = " Add the batch with unsqueeze(0)." if letters[0] == "B" and x.ndim == len(letters.split()) - 1 else ""
         raise ValueError(f"{function}: {name} must have the dimensions ({letters}), got {list(x.shape)}.{hint}")
     if x.dtype not in DTYPES:
-        raise ValueError(f"{function}: {name} is {plain(x.dtype)}; convert it to {', '.join(map(plain, DTYPES))}.")
+        raise ValueError(f"{function}: {name} is {plain(x.dtype)}; convert it to one of {names(DTYPES)}.")
 
 
 def same_dtype(function: str, **arguments: Tensor) -> None:
@@ -56,36 +66,40 @@ def same(function: str, verb: str, hint: str, found: dict[str, object]) -> None:
             raise ValueError(f"{function}: {first} {verb} {plain(expected)} but {name} {verb} {plain(other)}: {hint}.")
 
 
-def enlarges(function: str, sizes: dict[str, int]) -> None:
-    for high, low in ("Hh", "Ww"):
-        if sizes[high] < sizes[low]:
-            raise ValueError(
-                f"{function}: {high} = {sizes[high]} is smaller than {low} = {sizes[low]}. The output can only be as "
-                f"large as the low-res map or larger: are the high-res and the low-res argument the wrong way round?"
-            )
+def positive(function: str, **values: int) -> None:
+    for name, value in values.items():
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{function}: {name} must be a positive integer, got {value}.")
+
+
+def scale_pair(function: str, scale: int | Size) -> Size:
+    """Scale as (S_y, S_x)."""
+    pair = scale if isinstance(scale, (tuple, list)) else (scale, scale)
+    if len(pair) != 2 or not all(isinstance(S, int) and S > 0 for S in pair):
+        raise ValueError(f"{function}: scale must be a positive integer, or a pair of them, got {scale}.")
+    return pair[0], pair[1]
 
 
 def odd_pair(function: str, kernel_size: int | Size) -> Size:
     """Kernel size as (Kh, Kw)."""
-    pair = (kernel_size, kernel_size) if isinstance(kernel_size, int) else tuple(kernel_size)
+    pair = kernel_size if isinstance(kernel_size, (tuple, list)) else (kernel_size, kernel_size)
     if len(pair) != 2 or not all(isinstance(K, int) and K > 0 and K % 2 == 1 for K in pair):
         raise ValueError(
             f"{function}: kernel_size must be odd and positive, such as 5 or (3, 5), so that a window has a centre; "
             f"got {kernel_size}."
         )
-    return pair
+    return pair[0], pair[1]
 
 
-def position_bias(function: str, bias: tuple[Tensor, Tensor], sizes: dict[str, int], kernel_size: Size) -> None:
+def position_bias(function: str, bias: tuple[Tensor, Tensor], q: Tensor, kernel_size: Size) -> None:
     if not isinstance(bias, (tuple, list)) or len(bias) != 2:
         raise TypeError(f"{function}: bias must be a pair of tensors, rows [H, Kh] and columns [W, Kw].")
-    for name, table, letter, K in zip(("rows", "columns"), bias, "HW", kernel_size, strict=True):
-        letters = f"{letter} K{'hw'['HW'.index(letter)]}"
-        is_map(function, f"bias {name}", table, letters)
-        if tuple(table.shape) != (sizes[letter], K):
-            raise ValueError(
-                f"{function}: bias {name} must be [{sizes[letter]}, {K}] ({letters}), got {list(table.shape)}."
-            )
+    expected = zip(("rows", "columns"), bias, ("H Kh", "W Kw"), size_of(q), kernel_size, strict=True)
+    for name, table, letters, length, K in expected:
+        is_float_tensor(function, f"bias {name}", table, letters)
+        if tuple(table.shape) != (length, K):
+            raise ValueError(f"{function}: bias {name} must be [{length}, {K}] ({letters}), got {list(table.shape)}.")
+        same(function, "is on", "move them to one device", {"q": q.device, f"bias {name}": table.device})
 
 
 def grouped(function: str, v: Tensor, w: Tensor, kernel_size: int | Size | None, groups: int) -> Size:
@@ -117,11 +131,15 @@ def one_of(function: str, argument: str, value: str, options: Iterable[str]) -> 
 
 def suggest(name: str, options: Iterable[str]) -> str:
     close = get_close_matches(str(name), list(options), n=1)
-    return (f" Did you mean {close[0]!r}?" if close else "") + f" Available: {', '.join(options)}."
+    return (f" Did you mean {close[0]!r}?" if close else "") + f" Available: {names(options)}."
 
 
 def describe(name: str, x: Tensor, letters: str) -> str:
     return f"{name} is {list(x.shape)} ({letters})"
+
+
+def names(things: Iterable[object]) -> str:
+    return ", ".join(map(plain, things))
 
 
 def plain(thing: object) -> str:

@@ -50,10 +50,10 @@ def attend(
 
     Paper: Eq. 2 and 3 in one.
     """
-    sizes = checks.bind("attend", q=(q, "B D H W"), k=(k, "B D h w"), v=(v, "B C h w"))
+    checks.bind("attend", q=(q, "B D H W"), k=(k, "B D h w"), v=(v, "B C h w"))
     q, k, v = ops.autocast(q, k, v)
     checks.same_dtype("attend", q=q, k=k, v=v)
-    window = _window("attend", sizes, kernel_size, normalize, border, bias)
+    window = _window("attend", q, kernel_size, normalize, border, bias)
     if _is_plain():
         return reference.attend(q, k, v, bias, *window)
     return torch.ops.sapa.attend(q, k, v, *(bias or (None, None)), *window)
@@ -77,10 +77,10 @@ def kernels(
 
     >>> sapa.kernels(q, k).sum(1)  # all ones
     """
-    sizes = checks.bind("kernels", q=(q, "B D H W"), k=(k, "B D h w"))
+    checks.bind("kernels", q=(q, "B D H W"), k=(k, "B D h w"))
     q, k = ops.autocast(q, k)
     checks.same_dtype("kernels", q=q, k=k)
-    window = _window("kernels", sizes, kernel_size, normalize, border, bias)
+    window = _window("kernels", q, kernel_size, normalize, border, bias)
     if _is_plain():
         return reference.kernels(q, k, bias, *window)
     return torch.ops.sapa.kernels(q, k, *(bias or (None, None)), *window)
@@ -108,10 +108,9 @@ def assemble(
 
     Paper: Eq. 2.
     """
-    sizes = checks.bind("assemble", v=(v, "B C h w"), w=(w, "B G*P H W"))
+    checks.bind("assemble", v=(v, "B C h w"), w=(w, "B G*P H W"))
     v, w = ops.autocast(v, w)
     checks.same_dtype("assemble", v=v, w=w)
-    checks.enlarges("assemble", sizes)
     checks.one_of("assemble", "border", border, checks.BORDER)
     window = checks.grouped("assemble", v, w, kernel_size, groups)
     if border == "mask":
@@ -122,14 +121,13 @@ def assemble(
 
 
 def _window(
-    function: str, sizes: dict[str, int], kernel_size: int | Size, normalize: str, border: str, bias: Bias
+    function: str, q: Tensor, kernel_size: int | Size, normalize: str, border: str, bias: Bias
 ) -> tuple[Size, str, str]:
-    checks.enlarges(function, sizes)
     checks.one_of(function, "normalize", normalize, checks.NORMALIZE)
     checks.one_of(function, "border", border, checks.BORDER)
     pair = checks.odd_pair(function, kernel_size)
     if bias is not None:
-        checks.position_bias(function, bias, sizes, pair)
+        checks.position_bias(function, bias, q, pair)
     return pair, normalize, border
 
 

@@ -60,10 +60,14 @@ def register(
 def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The tensors in the dtype of autocast, where it is on: as for a matrix product, the lower precision."""
     device = tensors[0].device.type
-    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
+    if not is_autocast(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)
     return tuple(x if x.dtype == torch.float64 else x.to(dtype) for x in tensors)
+
+
+def is_autocast(device: str) -> bool:
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def _bias(rows: Tensor | None, columns: Tensor | None) -> reference.Bias:

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from sapa import checks
 from sapa.geometry import Size
+from sapa.ops import is_autocast
 
 
 class Upsampler(nn.Module):
@@ -25,14 +26,8 @@ class Upsampler(nn.Module):
         super().__init__()
         self.channels = channels
         self.guide_channels = channels if guide_channels is None else guide_channels
-        self.scale: Size = (scale, scale) if isinstance(scale, int) else scale
-        for name, value in (
-            ("channels", channels),
-            ("guide_channels", self.guide_channels),
-            ("scale", min(self.scale)),
-        ):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{type(self).__name__}: {name} must be a positive integer, got {value}.")
+        self.scale = checks.scale_pair(type(self).__name__, scale)
+        checks.positive(type(self).__name__, channels=channels, guide_channels=self.guide_channels)
 
     def forward(self, x: Tensor, guide: Tensor | None = None) -> Tensor:
         """[B, C, h, w], and a guide [B, Cg, H, W], to [B, C, H, W]."""
@@ -55,9 +50,10 @@ class Upsampler(nn.Module):
             size = (self.scale[0] * sizes["h"], self.scale[1] * sizes["w"])
         else:
             sizes = checks.bind(function, x=(x, "B C h w"), guide=(guide, "B Cg H W"))
-            checks.enlarges(function, sizes)
             size = (sizes["H"], sizes["W"])
             self._expects("guide", self.guide_channels, guide, "B Cg H W")
+            if not is_autocast(x.device.type):
+                checks.same_dtype(function, x=x, guide=guide)
         self._expects("x", self.channels, x, "B C h w")
         return size
 

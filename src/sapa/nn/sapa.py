@@ -70,6 +70,7 @@ class SAPA(Upsampler):
         bias: bool = True,
     ) -> None:
         super().__init__(channels, guide_channels, scale=scale)
+        checks.positive("SAPA", embed_dim=embed_dim, out_channels=channels if out_channels is None else out_channels)
         checks.one_of("SAPA", "similarity", similarity, SIMILARITIES)
         checks.one_of("SAPA", "norm", norm, NORMS)
         checks.one_of("SAPA", "normalize", normalize, checks.NORMALIZE)

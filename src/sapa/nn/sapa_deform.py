@@ -48,9 +48,12 @@ class SAPADeform(Upsampler):
         bias: bool = True,
     ) -> None:
         super().__init__(channels, guide_channels, scale=scale)
+        checks.positive("SAPADeform", points=points, groups=groups, embed_dim=embed_dim)
         checks.one_of("SAPADeform", "norm", norm, NORMS)
         if channels % groups:
-            raise ValueError(f"SAPADeform: groups must divide channels; got groups = {groups}, channels = {channels}.")
+            raise ValueError(
+                f"SAPADeform: groups must divide channels; got groups = {groups} and channels = {channels}."
+            )
         self.points, self.groups, self.phases = points, groups, self.scale if is_high_res else (1, 1)
         self.norm_y = make_norm("SAPADeform", norm, self.guide_channels)
         self.norm_x = make_norm("SAPADeform", norm, channels)

@@ -1,0 +1,138 @@
+"""The repository keeps its own rules: import arrows, public names, file sizes, examples, the built package."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sapa
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "sapa"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# from the top down: a module imports from its own layer or from those below
+LAYERS = (
+    ("cli",),
+    ("demo",),
+    ("nn", "compat"),
+    ("functional",),
+    ("ops",),
+    ("backends",),
+    ("checks",),
+    ("geometry",),
+)
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+PUBLIC = [
+    *("BACKENDS", "Bilinear", "Nearest", "SAPA", "SAPADeform", "UPSAMPLERS", "Upsampler"),
+    *("assemble", "atn", "attend", "build", "kernels", "sim", "status", "use_backend"),
+]
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}: relative import"
+            module = node.module or ""
+            found |= {f"sapa.{alias.name}" for alias in node.names} if module == "sapa" else {module}
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if p != SOURCE / "__init__.py"], ids=lambda p: str(p.relative_to(SOURCE))
+)
+def test_import_arrows_go_down(path: Path) -> None:
+    layer = layer_of(path)
+    for module in imports_of(path):
+        if module.startswith("sapa."):
+            target = module.split(".")[1]
+            assert LEVEL[target] >= LEVEL[layer], f"{layer} imports {target}, which lies above it"
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if LEVEL.get(layer_of(p), 0) >= LEVEL["nn"]], ids=lambda p: p.name)
+def test_the_core_imports_torch_and_nothing_else(path: Path) -> None:
+    outside = {module.split(".")[0] for module in imports_of(path)} - set(sys.stdlib_module_names)
+    assert outside <= {"torch", "sapa"}
+
+
+def test_public_names() -> None:
+    assert dir(sapa) == PUBLIC
+    for name in PUBLIC:
+        assert getattr(sapa, name).__module__.startswith("sapa") if callable(getattr(sapa, name)) else True
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    hints = {alias.asname for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert {name for name in hints if name} == set(PUBLIC), "what type checkers see is what there is"
+
+
+def test_files_stay_small() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in FILES}
+    assert {name: n for name, n in lengths.items() if n > 400} == {}
+    assert not [path for path in FILES if "utils" in path.name]
+
+
+def run(*command: str, **options) -> subprocess.CompletedProcess:
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def test_importing_does_not_load_torch() -> None:
+    code = "import sys, sapa, sapa.cli; print('torch' in sys.modules, 'rich' in sys.modules)"
+    assert run(sys.executable, "-c", code).stdout == "False False\n"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
+def test_examples_run(path: Path, tmp_path: Path) -> None:
+    result = run(sys.executable, "-W", "error", str(path), cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
+
+
+def test_readme_code_runs(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    result = run(sys.executable, "-c", "\n".join(blocks), cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+
+
+def test_links_in_the_docs_lead_somewhere() -> None:
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_docs_paper_names_tests_that_exist() -> None:
+    text = (ROOT / "docs" / "paper.md").read_text()
+    defined = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    named = re.findall(r"`(test_\w+)`", text)
+    assert len(named) > 10
+    assert [
+        name for name in named if f"def {name}(" not in defined and not (ROOT / "tests" / f"{name}.py").exists()
+    ] == []
+
+
+def test_wheel_and_sdist_build_and_the_wheel_works_alone(tmp_path: Path) -> None:
+    built = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT))
+    assert built.returncode == 0, built.stdout + built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    assert list(tmp_path.glob("*.tar.gz"))
+    target = tmp_path / "installed"
+    installed = run(sys.executable, "-m", "pip", "install", "--no-deps", "--quiet", "--target", str(target), str(wheel))
+    assert installed.returncode == 0, installed.stderr
+    smoke = (
+        "import sapa, torch; from pathlib import Path; "
+        "y = sapa.build('sapa_g', 8)(torch.randn(1, 8, 3, 3), torch.randn(1, 8, 7, 6)); "
+        "print(sapa.__version__, tuple(y.shape), Path(sapa.__file__).parent)"
+    )
+    result = run(sys.executable, "-c", smoke, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(target)})
+    assert result.stdout.split()[-1] == str(target / "sapa"), result.stderr
+    assert "(1, 8, 7, 6)" in result.stdout

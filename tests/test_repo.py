@@ -104,6 +104,18 @@ def test_readme_code_runs(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
+def test_readme_table_is_true() -> None:
+    table = (ROOT / "README.md").read_text().split("<!-- upsamplers -->")[1].split("<!-- /upsamplers -->")[0]
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.strip().splitlines()[2:]]
+    found = {name: (guide == "yes", int(parameters.replace(",", ""))) for name, _, guide, parameters in rows}
+    expected = {}
+    for name in sapa.UPSAMPLERS:
+        up = sapa.build(name, 256)
+        expected[name] = (up.needs_guide, sum(p.numel() for p in up.parameters()))
+    assert found == expected
+    assert list(found) == list(sapa.UPSAMPLERS)
+
+
 def test_links_in_the_docs_lead_somewhere() -> None:
     for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", page.read_text()):

@@ -81,7 +81,7 @@ def scores(q: Tensor, k: Tensor, bias: Bias, kernel_size: Size, border: str) -> 
     """s[p, t] = <q[p], k[c(p) + t]> + b[p, t]; a score of -inf leaves the tap out."""
     s = dot(q, k, kernel_size)  # [B, P, H, W]
     if bias is not None:
-        rows, columns = (wide(table).T for table in bias)  # [Kh, H] [Kw, W]
+        rows, columns = (table.to(s.dtype).T for table in bias)  # [Kh, H] [Kw, W]
         s = s + (rows[:, None, :, None] + columns[None, :, None, :]).flatten(0, 1)
     if border == "mask":
         s = s.masked_fill(~inside(size_of(s), size_of(k), kernel_size, s.device), -torch.inf)

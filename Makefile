@@ -27,4 +27,4 @@ format: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv build dist out
+	rm -rf .venv build dist sapa-demo.png

@@ -220,7 +220,12 @@ def test_use_backend_sets_nests_and_restores() -> None:
             assert backends.forced() is None
         assert backends.forced() == "reference"
     assert backends.forced() is None
-    sapa.use_backend("reference")
+    again = sapa.use_backend("reference")
     assert backends.forced() == "reference"
+    for _ in range(2):
+        with again:
+            assert backends.forced() == "reference"
+        assert backends.forced() is None
+    sapa.use_backend("reference")
     sapa.use_backend(None)
     assert backends.forced() is None

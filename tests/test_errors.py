@@ -63,7 +63,7 @@ OF_ATTEND = [
     ),
     (
         maps(v=zeros(2, 6, 4, 4).double()),
-        "attend: q is float32 but v is float64: convert them to one dtype, or call under torch.autocast.",
+        "attend: q is float32 but v is float64: convert them to one dtype.",
     ),
     (maps(q=zeros(2, 4, 8, 8).long()), "attend: q is int64; convert it to one of float64, float32, bfloat16, float16."),
     (
@@ -268,15 +268,56 @@ OTHERS = [
     (
         ValueError,
         lambda: SAPA(16, 8)(X.double(), GUIDE),
-        "SAPA: x is float64 but guide is float32: convert them to one dtype, or call under torch.autocast.",
+        "SAPA: x is float64 but guide is float32: convert them to one dtype.",
     ),
     (ValueError, lambda: SAPADeform(18), "SAPADeform: groups must divide channels; got groups = 4 and channels = 18."),
+    (
+        ValueError,
+        lambda: SAPA(16, 8)(X.half(), GUIDE.half()),
+        "SAPA: the parameters are float32 but x is float16: convert x, or the module with up.to(x.dtype).",
+    ),
+    (
+        ValueError,
+        lambda: SAPA(16, prior="gaussian", normalize="relu"),
+        "SAPA: a prior is a log weight and needs normalize='softmax', got 'relu'.",
+    ),
+    (
+        ValueError,
+        lambda: SAPA(16, prior="bilinear", kernel_size=(1, 3)),
+        "SAPA: a prior interpolates between taps and needs kernel_size >= 3, got (1, 3).",
+    ),
+    (
+        ValueError,
+        lambda: sapa.sim(zeros(1, 8, 8, 4), zeros(1, 4, 4, 4), 4, 2),
+        "sim: kernel_size must be odd and positive, such as 5 or (3, 5), so that a window has a centre; got 4.",
+    ),
+    (
+        ValueError,
+        lambda: sapa.atn(zeros(1, 8, 8, 9), zeros(1, 4, 4, 4), 5, 2),
+        "atn: P must be K * K = 25, but w is [1, 8, 8, 9] (B H W P).",
+    ),
+    (
+        ValueError,
+        lambda: build("bilinear", 16, scale="2"),
+        "Bilinear: scale must be a positive integer, or a pair of them, got '2'.",
+    ),
+    (ValueError, lambda: SAPA(True), "SAPA: channels must be a positive integer, got True."),
+    (
+        KeyError,
+        lambda: build(["nearest"], 16),
+        "no upsampler ['nearest']. Did you mean 'nearest'? Available: nearest, bilinear, sapa_i, sapa_b, sapa_p, sapa_g, sapa_d.",
+    ),
+    (
+        KeyError,
+        lambda: build("SAPA_B", 16),
+        "no upsampler 'SAPA_B'. Did you mean 'sapa_b'? Available: nearest, bilinear, sapa_i, sapa_b, sapa_p, sapa_g, sapa_d.",
+    ),
     (ValueError, lambda: SAPADeform(16, norm="layer"), "SAPADeform: no norm 'layer'. Available: none, group."),
     (ValueError, lambda: SAPADeform(16, points=0), "SAPADeform: points must be a positive integer, got 0."),
     (
         KeyError,
         lambda: sapa.build("sappa", 16),
-        "no upsampler 'sappa'. Did you mean 'sapa_p'? Available: nearest, bilinear, sapa_i, sapa_b, sapa_p, sapa_g, sapa_d.",
+        "no upsampler 'sappa'. Did you mean 'sapa_i'? Available: nearest, bilinear, sapa_i, sapa_b, sapa_p, sapa_g, sapa_d.",
     ),
     (AttributeError, lambda: sapa.atend, "module 'sapa' has no attribute 'atend'"),
 ]

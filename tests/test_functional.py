@@ -1,5 +1,8 @@
 """What the operators compute: the definition in loops, and the properties that follow from it."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -89,6 +92,13 @@ def test_is_equivariant_to_shifts(backend: str, scale: int) -> None:
 def test_equals_unfold_at_whole_scales(backend: str, scale: int, K: int) -> None:
     q, k, v = torch.randn(2, 4, 5 * scale, 3 * scale), torch.randn(2, 4, 5, 3), torch.randn(2, 6, 5, 3)
     torch.testing.assert_close(sapa.attend(q, k, v, kernel_size=K), unfolded(q, k, v, K))
+
+
+def test_takes_the_integers_of_numpy() -> None:
+    v, w = torch.randn(1, 4, 3, 3), torch.rand(1, 18, 6, 6)
+    K: Any = np.int64(3)
+    G: Any = np.int64(2)
+    assert torch.equal(sapa.assemble(v, w, kernel_size=K, groups=G), sapa.assemble(v, w, groups=2))
 
 
 def test_takes_a_different_scale_and_kernel_per_axis(backend: str) -> None:

@@ -5,6 +5,7 @@ import warnings
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.export import Dim, export
 from torch.library import opcheck
 from torch.utils.flop_counter import FlopCounterMode
@@ -46,6 +47,19 @@ def test_opcheck_backward(has_bias: bool) -> None:
     opcheck(torch.ops.sapa.assemble_backward, (torch.randn(2, 4, 7, 9), v, torch.randn(2, 15, 7, 9), (3, 5), 1))
 
 
+@pytest.mark.parametrize("kernel_size", [(1, 1), (3, 1), (1, 3), (5, 5)], ids=str)
+@pytest.mark.parametrize("shape", [(0, 3, 4), (1, 1, 1), (1, 3, 4)], ids=str)
+def test_opcheck_backward_of_every_shape(shape: tuple[int, int, int], kernel_size: tuple[int, int]) -> None:
+    B, h, w = shape
+    P = kernel_size[0] * kernel_size[1]
+    for C in (1, 3):
+        q, k, v, g = (torch.randn(B, n, *s) for n, s in ((1, (7, 4)), (1, (h, w)), (C, (h, w)), (C, (7, 4))))
+        window = (kernel_size, "softmax", "zero")
+        opcheck(torch.ops.sapa.attend_backward, (g, q, k, v, None, None, *window), test_utils="test_faketensor")
+        weights = torch.randn(B, P, 7, 4)
+        opcheck(torch.ops.sapa.assemble_backward, (g, v, weights, kernel_size, 1), test_utils="test_faketensor")
+
+
 class Pipeline(nn.Module):
     """Each operator once."""
 
@@ -72,6 +86,18 @@ def test_compile_a_module_with_inductor() -> None:
     parameters = (x, *up.parameters())
     grads = (torch.autograd.grad(out.square().sum(), parameters) for out in (y, expected))
     torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["sapa_b", "sapa_g", "sapa_p"])
+def test_compile_a_module_for_training_at_changing_sizes(name: str) -> None:
+    up = sapa.build(name, 32)
+    compiled = torch.compile(up, fullgraph=True)
+    for s in (8, 9):
+        x, guide = torch.randn(2, 32, s, s + 1, requires_grad=True), torch.randn(2, 32, 2 * s, 2 * s + 2)
+        y, expected = compiled(x, guide), up(x, guide)
+        torch.testing.assert_close(y, expected)
+        grads = [torch.autograd.grad(out.square().sum(), x)[0] for out in (y, expected)]
+        torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-4)
 
 
 def test_compile_of_the_reference_without_the_operators() -> None:
@@ -127,6 +153,27 @@ def test_vmap(layout: torch.memory_format) -> None:
     torch.testing.assert_close(y, torch.stack([sapa.attend(q, k, v) for v in vs]))
     v = vs[1].clone().requires_grad_()
     torch.testing.assert_close(per_sample[1], *torch.autograd.grad(sapa.attend(q, k, v).square().sum(), v))
+
+
+def test_forward_mode_derivatives() -> None:
+    q, k, v = inputs(dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda *qkv: sapa.attend(*qkv, kernel_size=3), (q, k, v), check_forward_ad=True, check_backward_ad=False
+    )
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(v.detach(), torch.ones_like(v))
+        tangent = forward_ad.unpack_dual(sapa.attend(q.detach(), k.detach(), dual)).tangent
+    torch.testing.assert_close(tangent, sapa.attend(q, k, torch.ones_like(v)).detach())
+
+
+def test_vmap_over_the_backward_pass() -> None:
+    args = inputs(dtype=torch.float64, requires_grad=True)
+    y = Pipeline()(*args)
+    gs = torch.randn(3, *y.shape, dtype=torch.float64)
+    batched = torch.vmap(lambda g: torch.autograd.grad(y, args, g, retain_graph=True))(gs)
+    for i, g in enumerate(gs):
+        expected = torch.autograd.grad(y, args, g, retain_graph=True)
+        torch.testing.assert_close([grad[i] for grad in batched], list(expected))
 
 
 def test_second_derivative_of_the_operators_says_what_to_do() -> None:

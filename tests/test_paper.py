@@ -52,10 +52,10 @@ def test_eq_4_a_smooth_window_gives_the_average_kernel_up_to_the_frame(K: int, n
     b = torch.rand(4).double() + 0.1
     k, q = b.view(1, 4, 1, 1).expand(1, 4, 9, 9), torch.rand(1, 4, 18, 18).double()
     w = sapa.kernels(q, k, kernel_size=K, normalize=normalize, border="mask")
-    n = (w > 0).sum(1, keepdim=True)
-    interior = slice(K - 1, 18 - (K - 1))
-    assert (n[..., interior, interior] == K * K).all()
-    torch.testing.assert_close(w, torch.where(w > 0, 1.0 / n.double(), 0.0), rtol=1e-4, atol=0)
+    is_inside = torch.tensor([[0 <= p // 2 + t - K // 2 < 9 for p in range(18)] for t in range(K)])  # [K, 18]
+    taps = (is_inside[:, None, :, None] & is_inside[None, :, None, :]).flatten(0, 1).double()  # [K*K, 18, 18]
+    assert (taps.sum(0)[K - 1 : 19 - K, K - 1 : 19 - K] == K * K).all()
+    torch.testing.assert_close(w[0], taps / taps.sum(0), rtol=1e-4, atol=0)
     v = torch.full((1, 2, 9, 9), 3.0).double()
     y = sapa.attend(q, k, v, kernel_size=K, normalize=normalize, border="mask")
     torch.testing.assert_close(y, torch.full_like(y, 3.0), rtol=1e-4, atol=0)
@@ -106,10 +106,13 @@ def test_noise_of_the_encoder_is_filtered_in_a_smooth_window() -> None:
 
 
 def test_the_gate_is_one_channel_in_the_open_unit_interval() -> None:
-    up = SAPA(16, similarity="gated")
-    gate = torch.sigmoid(up.gate(up.norm_x(torch.randn(2, 16, 5, 5))))
-    assert gate.shape == (2, 1, 5, 5)
+    x, guide = torch.randn(2, 16, 5, 5).double(), torch.randn(2, 16, 10, 10).double()
+    up = SAPA(16, similarity="gated").double()
+    of_guide, of_x = up.qy(up.norm_y(guide)), F.interpolate(up.qx(x), scale_factor=2)
+    gate = (up.query(x, up.norm_x(x), guide) - of_x) / (of_guide - of_x)  # [2, 32, 10, 10]
     assert ((gate > 0) & (gate < 1)).all()
+    torch.testing.assert_close(gate, gate[:, :1].expand_as(gate))
+    torch.testing.assert_close(gate, F.interpolate(gate[..., ::2, ::2], scale_factor=2))
 
 
 def test_the_gate_moves_from_the_encoder_to_self_similarity() -> None:

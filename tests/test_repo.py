@@ -1,10 +1,10 @@
 """The repository keeps its own rules: import arrows, public names, file sizes, examples, the built package."""
 
 import ast
-import os
 import re
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
@@ -75,6 +75,11 @@ def test_public_names() -> None:
     assert {name for name in hints if name} == set(PUBLIC), "what type checkers see is what there is"
 
 
+def test_modules_are_attributes_and_star_brings_the_public_names() -> None:
+    code = "import sapa; from sapa import *; print(sapa.nn.SAPA is SAPA, sapa.ops.__name__)"
+    assert run(sys.executable, "-c", code).stdout == "True sapa.ops\n"
+
+
 def test_files_stay_small() -> None:
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in FILES}
     assert {name: n for name, n in lengths.items() if n > 400} == {}
@@ -132,19 +137,45 @@ def test_docs_paper_names_tests_that_exist() -> None:
     ] == []
 
 
-def test_wheel_and_sdist_build_and_the_wheel_works_alone(tmp_path: Path) -> None:
+def test_wheel_and_sdist_build_and_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
     built = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT))
     assert built.returncode == 0, built.stdout + built.stderr
     (wheel,) = tmp_path.glob("*.whl")
     assert list(tmp_path.glob("*.tar.gz"))
-    target = tmp_path / "installed"
-    installed = run(sys.executable, "-m", "pip", "install", "--no-deps", "--quiet", "--target", str(target), str(wheel))
+    clean = tmp_path / "clean"
+    assert run(sys.executable, "-m", "venv", "--without-pip", str(clean)).returncode == 0
+    python = clean / "bin" / "python"
+    installed = run(sys.executable, "-m", "pip", f"--python={python}", "install", "--no-deps", "--quiet", str(wheel))
     assert installed.returncode == 0, installed.stderr
+    (site,) = clean.glob("lib/python*/site-packages")
+    (site / "torch_alone.pth").write_text(str(only_torch(tmp_path / "torch_alone")))
     smoke = (
         "import sapa, torch; from pathlib import Path; "
         "y = sapa.build('sapa_g', 8)(torch.randn(1, 8, 3, 3), torch.randn(1, 8, 7, 6)); "
         "print(sapa.__version__, tuple(y.shape), Path(sapa.__file__).parent)"
     )
-    result = run(sys.executable, "-c", smoke, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(target)})
-    assert result.stdout.split()[-1] == str(target / "sapa"), result.stderr
+    result = run(str(python), "-c", smoke, cwd=tmp_path)
+    assert result.stdout.split()[-1:] == [str(site / "sapa")], result.stderr
     assert "(1, 8, 7, 6)" in result.stdout
+    command = run(str(clean / "bin" / "sapa"), "info", cwd=tmp_path)
+    assert command.stderr == "The sapa command needs typer and rich: pip install 'sapa[cli]'\n"
+
+
+def only_torch(folder: Path) -> Path:
+    """A folder through which torch and what it requires can be imported, and nothing else of this environment."""
+    folder.mkdir()
+    names, seen = ["torch"], set()
+    while names:
+        name = names.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            found = distribution(name)
+        except PackageNotFoundError:  # a requirement of another platform
+            continue
+        names += [re.split(r"[^\w.-]", line)[0] for line in found.requires or () if "extra ==" not in line]
+        for top in {file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}:
+            if not (folder / top).exists():
+                (folder / top).symlink_to(Path(str(found.locate_file(top))).resolve())
+    return folder

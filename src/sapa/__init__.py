@@ -33,6 +33,9 @@ _NAMES = {
     "sapa.backends": "BACKENDS use_backend status",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
+_MODULES = ("backends", "compat", "functional", "nn", "ops")
+
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:
@@ -40,6 +43,8 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         return version("sapa")
+    if name in _MODULES:
+        return import_module(f"sapa.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'sapa' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)

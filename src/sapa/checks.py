@@ -1,7 +1,8 @@
 """Binds the letters of the shapes across arguments, and writes the errors: who, what, both shapes, what to do."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -55,8 +56,11 @@ def is_float_tensor(function: str, name: str, x: Tensor, letters: str) -> None:
 
 
 def same_dtype(function: str, **arguments: Tensor) -> None:
-    hint = "convert them to one dtype, or call under torch.autocast"
-    same(function, "is", hint, {name: x.dtype for name, x in arguments.items()})
+    found = {name: x.dtype for name, x in arguments.items()}
+    hint = "convert them to one dtype"
+    if torch.float64 not in found.values():  # which autocast leaves alone
+        hint += ", or call under torch.autocast"
+    same(function, "is", hint, dict(found))
 
 
 def same(function: str, verb: str, hint: str, found: dict[str, object]) -> None:
@@ -68,27 +72,31 @@ def same(function: str, verb: str, hint: str, found: dict[str, object]) -> None:
 
 def positive(function: str, **values: int) -> None:
     for name, value in values.items():
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{function}: {name} must be a positive integer, got {value}.")
+        if not is_whole(value) or value < 1:
+            raise ValueError(f"{function}: {name} must be a positive integer, got {value!r}.")
+
+
+def is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def scale_pair(function: str, scale: int | Size) -> Size:
     """Scale as (S_y, S_x)."""
     pair = scale if isinstance(scale, (tuple, list)) else (scale, scale)
-    if len(pair) != 2 or not all(isinstance(S, int) and S > 0 for S in pair):
-        raise ValueError(f"{function}: scale must be a positive integer, or a pair of them, got {scale}.")
-    return pair[0], pair[1]
+    if len(pair) != 2 or not all(is_whole(S) and S > 0 for S in pair):
+        raise ValueError(f"{function}: scale must be a positive integer, or a pair of them, got {scale!r}.")
+    return int(pair[0]), int(pair[1])
 
 
 def odd_pair(function: str, kernel_size: int | Size) -> Size:
     """Kernel size as (Kh, Kw)."""
     pair = kernel_size if isinstance(kernel_size, (tuple, list)) else (kernel_size, kernel_size)
-    if len(pair) != 2 or not all(isinstance(K, int) and K > 0 and K % 2 == 1 for K in pair):
+    if len(pair) != 2 or not all(is_whole(K) and K > 0 and K % 2 == 1 for K in pair):
         raise ValueError(
             f"{function}: kernel_size must be odd and positive, such as 5 or (3, 5), so that a window has a centre; "
-            f"got {kernel_size}."
+            f"got {kernel_size!r}."
         )
-    return pair[0], pair[1]
+    return int(pair[0]), int(pair[1])
 
 
 def position_bias(function: str, bias: tuple[Tensor, Tensor], q: Tensor, kernel_size: Size) -> None:
@@ -105,8 +113,8 @@ def position_bias(function: str, bias: tuple[Tensor, Tensor], q: Tensor, kernel_
 def grouped(function: str, v: Tensor, w: Tensor, kernel_size: int | Size | None, groups: int) -> Size:
     """Kernel size as (Kh, Kw), from the channels of the weights if it is not given."""
     C, GP = v.shape[1], w.shape[1]
-    if not isinstance(groups, int) or groups < 1 or C % groups:
-        raise ValueError(f"{function}: groups must divide C; got groups = {groups} and v with C = {C}.")
+    if not is_whole(groups) or groups < 1 or C % groups:
+        raise ValueError(f"{function}: groups must divide C; got groups = {groups!r} and v with C = {C}.")
     if kernel_size is None:
         K = round((GP // groups) ** 0.5)
         if groups * K * K != GP or K % 2 == 0:
@@ -130,8 +138,9 @@ def one_of(function: str, argument: str, value: str, options: Iterable[str]) -> 
 
 
 def suggest(name: str, options: Iterable[str]) -> str:
-    close = get_close_matches(str(name), list(options), n=1)
-    return (f" Did you mean {close[0]!r}?" if close else "") + f" Available: {names(options)}."
+    likeness = {option: SequenceMatcher(None, str(name).lower(), option).ratio() for option in options}
+    closest = max(likeness, key=lambda option: likeness[option])
+    return (f" Did you mean {closest!r}?" if likeness[closest] > 0.6 else "") + f" Available: {names(options)}."
 
 
 def describe(name: str, x: Tensor, letters: str) -> str:

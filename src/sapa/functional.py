@@ -8,6 +8,7 @@ c(p) = floor((p + 1/2) * h / H) of the low-res grid; docs/operators.md draws it.
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from sapa import checks, ops
 from sapa.backends import forced, reference
@@ -141,5 +142,6 @@ def _hand_inside(w: Tensor, low: Size, kernel_size: Size, groups: int) -> Tensor
 
 
 def _is_plain() -> bool:
-    # torch.func cannot enter the registered operators, and the reference is made of what it can enter
-    return forced() == "reference" or torch._C._are_functorch_transforms_active()
+    # torch.func and forward-mode derivatives cannot enter the registered operators; the reference is made of what
+    # they can enter
+    return forced() == "reference" or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0

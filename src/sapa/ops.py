@@ -45,12 +45,21 @@ def register(
         with torch.autocast(tensors[0].device.type, enabled=False):
             return op(*tensors, *args[maps:])
 
+    def one_by_one(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[list[Tensor], list[int]]:
+        samples = [
+            [x.select(dim, i) if isinstance(dim, int) else x for x, dim in zip(args, in_dims, strict=True)]
+            for i in range(info.batch_size)
+        ]
+        grads = [torch.stack(grad) for grad in zip(*(backward_op(*sample) for sample in samples), strict=True)]
+        return grads, [0] * len(grads)
+
     library.impl(name, call, "CompositeExplicitAutograd")
     library.impl(f"{name}_backward", backward, "CompositeExplicitAutograd")
     torch.library.register_fake(f"sapa::{name}", fake, lib=library)
     torch.library.register_fake(f"sapa::{name}_backward", _fake_backward, lib=library)
     torch.library.register_autograd(f"sapa::{name}", differentiate, setup_context=save, lib=library)
     torch.library.register_autograd(f"sapa::{name}_backward", _no_second_derivative, lib=library)
+    torch.library.register_vmap(f"sapa::{name}_backward", one_by_one, lib=library)
     for device in AUTOCAST_DEVICES:
         library.impl(name, cast_and_call, f"Autocast{device.upper()}")
     register_flop_formula(op)(flops)
@@ -71,6 +80,8 @@ def is_autocast(device: str) -> bool:
 
 
 def _bias(rows: Tensor | None, columns: Tensor | None) -> reference.Bias:
+    if (rows is None) != (columns is None):
+        raise ValueError("sapa: rows and columns of the bias come together; the table of zeros is a neutral one.")
     return None if rows is None or columns is None else (rows, columns)
 
 

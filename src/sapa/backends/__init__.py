@@ -33,15 +33,19 @@ class use_backend:
         global _forced
         if name is not None and name not in BACKENDS:
             raise ValueError(f"use_backend: no backend {name!r}.{suggest(name, BACKENDS)}")
-        self._before = _forced
+        self._name = name
+        self._before = [_forced]
         _forced = name
 
     def __enter__(self) -> None:
-        pass
+        global _forced
+        if not self._before:
+            self._before.append(_forced)
+            _forced = self._name
 
     def __exit__(self, *_: object) -> None:
         global _forced
-        _forced = self._before
+        _forced = self._before.pop()
 
 
 def forced() -> str | None:

@@ -148,7 +148,7 @@ def scatter(a: Tensor, w: Tensor, low: Size, kernel_size: Size, groups: int = 1)
     padded = a.new_zeros(B, C, low[0] + Kh - 1, low[1] + Kw - 1)
     for b_t, w_t in zip(views(padded, low, kernel_size), per_channel(w, groups, C), strict=True):
         b_t += collect(w_t * a, low)
-    return padded[..., Kh // 2 : Kh // 2 + low[0], Kw // 2 : Kw // 2 + low[1]]
+    return F.pad(padded, (-(Kw // 2), -(Kw // 2), -(Kh // 2), -(Kh // 2)))
 
 
 def taps(b: Tensor, kernel_size: Size) -> Iterator[Tensor]:

@@ -31,7 +31,7 @@ def build(
 
     >>> up = sapa.build("sapa_g", 256, guide_channels=64, kernel_size=3)
     """
-    if name not in UPSAMPLERS:
+    if not isinstance(name, str) or name not in UPSAMPLERS:
         raise KeyError(f"no upsampler {name!r}.{suggest(name, UPSAMPLERS)}")
     return UPSAMPLERS[name](channels, guide_channels, scale=scale, **options)
 

@@ -55,6 +55,12 @@ class Upsampler(nn.Module):
             if not is_autocast(x.device.type):
                 checks.same_dtype(function, x=x, guide=guide)
         self._expects("x", self.channels, x, "B C h w")
+        parameter = next(self.parameters(), None)
+        if parameter is not None and parameter.dtype != x.dtype and not is_autocast(x.device.type):
+            raise ValueError(
+                f"{function}: the parameters are {checks.plain(parameter.dtype)} but x is {checks.plain(x.dtype)}: "
+                f"convert x, or the module with up.to(x.dtype)."
+            )
         return size
 
     def _expects(self, name: str, channels: int, x: Tensor, letters: str) -> None:

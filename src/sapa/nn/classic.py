@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from sapa.geometry import Size, nearest
+from sapa.geometry import Size, keep_format, nearest
 from sapa.nn.base import Upsampler
 
 
@@ -11,7 +11,7 @@ class Nearest(Upsampler):
     """Repeat each low-res point over the high-res points it is the centre of."""
 
     def upsample(self, x: Tensor, guide: Tensor | None, size: Size) -> Tensor:
-        return nearest(x, size)
+        return keep_format(nearest(x, size), x)
 
 
 class Bilinear(Upsampler):

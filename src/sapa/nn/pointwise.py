@@ -1,4 +1,4 @@
-"""Layers that treat every point of a map alike, under the parameter names and shapes of the official releases."""
+"""Layers that treat every point of a map alike, under the parameter names, shapes and first values of the releases."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,10 +14,35 @@ class PointNorm(nn.LayerNorm):
 
 
 class PointLinear(nn.Linear):
-    """A 1x1 convolution whose weight is [D, C], as in the first release."""
+    """A linear map of the channels of each point; weight [D, C], as in the first release."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.conv2d(input, self.weight[:, :, None, None], self.bias)
+        return point_linear(input, self.weight, self.bias)
+
+    def reset_parameters(self) -> None:
+        start_small(self)
+
+
+class PointConv(nn.Conv2d):
+    """The same with a weight of [D, C, 1, 1], as in the extension."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
+        super().__init__(inputs, outputs, 1, bias=bias)
+
+    def reset_parameters(self) -> None:
+        start_small(self)
+
+
+def point_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """[B, C, H, W] to [B, D, H, W]."""
+    return F.linear(x.permute(0, 2, 3, 1), weight, bias).permute(0, 3, 1, 2)
+
+
+def start_small(layer: nn.Linear | nn.Conv2d) -> None:
+    """Deviation 0.02 and no bias, so that scores start near zero and weights near a K*K box."""
+    nn.init.normal_(layer.weight, std=0.02)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
 
 
 def make_norm(owner: str, name: str, channels: int, *, affine: bool = True) -> nn.Module:

@@ -26,9 +26,20 @@ class Prior(nn.Module):
     def __init__(self, kind: str, scale: Size, kernel_size: Size) -> None:
         super().__init__()
         one_of("SAPA", "prior", kind, PRIORS)
-        rows, columns = (_table(kind, S, K) for S, K in zip(scale, kernel_size, strict=True))
-        self.rows = nn.Parameter(rows)
-        self.columns = nn.Parameter(columns)
+        if min(kernel_size) < 3:
+            raise ValueError(f"SAPA: a prior interpolates between taps and needs kernel_size >= 3, got {kernel_size}.")
+        self.kind = kind
+        self.rows, self.columns = (nn.Parameter(torch.empty(S, K)) for S, K in zip(scale, kernel_size, strict=True))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Write the tables of the interpolation."""
+        for table in (self.rows, self.columns):
+            with torch.no_grad():
+                table.copy_(_table(self.kind, *table.shape))
+
+    def extra_repr(self) -> str:
+        return self.kind
 
     def forward(self, size: Size, low: Size) -> tuple[Tensor, Tensor]:
         """The bias of `attend` for these sizes: rows [H, Kh] and columns [W, Kw]."""
@@ -43,5 +54,5 @@ def _table(kind: str, S: int, K: int) -> Tensor:
     phase = [(a + 0.5) / S - 0.5 for a in range(S)]
     distance = [[abs(t - f) for t in range(-(K // 2), K // 2 + 1)] for f in phase]
     if kind == "gaussian":
-        return torch.tensor([[-0.5 * (d / 0.5) ** 2 for d in row] for row in distance])
-    return torch.tensor([[log(1 - d) if d < 1 else FLOOR for d in row] for row in distance])
+        return torch.tensor([[-0.5 * (d / 0.5) ** 2 for d in row] for row in distance], dtype=torch.float64)
+    return torch.tensor([[log(1 - d) if d < 1 else FLOOR for d in row] for row in distance], dtype=torch.float64)

@@ -3,14 +3,13 @@
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sapa import checks
 from sapa.functional import attend, kernels
 from sapa.geometry import Size, nearest, size_of
 from sapa.nn.base import Upsampler
-from sapa.nn.pointwise import PointLinear, make_norm
+from sapa.nn.pointwise import PointConv, PointLinear, make_norm, point_linear
 from sapa.nn.prior import Prior
 
 SIMILARITIES = ("inner", "bilinear", "gated", "plain")
@@ -42,8 +41,8 @@ class SAPA(Upsampler):
             later extension; or "none".
         normalize: how scores become weights, as in `sapa.attend`.
         border: "zero" as in the paper, or "mask"; see `sapa.attend`. None is "zero", and "mask" with a prior.
-        prior: None as in the paper; "gaussian" or "bilinear" adds learned position scores to start from that
-            interpolation instead of from a K*K box.
+        prior: None as in the paper; "gaussian" or "bilinear" adds learned position scores, so that training starts
+            from that interpolation at this scale instead of from a K*K box. With softmax only.
         out_channels: project the values, norm(x), to this many channels; None takes x as it is.
         bias: of the projections.
 
@@ -74,7 +73,10 @@ class SAPA(Upsampler):
         checks.one_of("SAPA", "similarity", similarity, SIMILARITIES)
         checks.one_of("SAPA", "norm", norm, NORMS)
         checks.one_of("SAPA", "normalize", normalize, checks.NORMALIZE)
-        border = border or ("zero" if prior is None else "mask")
+        if border is None:
+            border = "zero" if prior is None else "mask"
+        if prior is not None and normalize != "softmax":
+            raise ValueError(f"SAPA: a prior is a log weight and needs normalize='softmax', got {normalize!r}.")
         checks.one_of("SAPA", "border", border, checks.BORDER)
         if similarity == "inner" and self.guide_channels != channels:
             raise ValueError(
@@ -87,8 +89,8 @@ class SAPA(Upsampler):
         self.norm_y = make_norm("SAPA", norm, self.guide_channels, affine=is_affine)
         self.norm_x = make_norm("SAPA", norm, channels, affine=is_affine)
 
-        def project(inputs: int, outputs: int) -> PointLinear | nn.Conv2d:
-            return PointLinear(inputs, outputs, bias) if norm == "layer" else nn.Conv2d(inputs, outputs, 1, bias=bias)
+        def project(inputs: int, outputs: int) -> PointLinear | PointConv:
+            return (PointLinear if norm == "layer" else PointConv)(inputs, outputs, bias)
 
         if similarity == "gated":
             self.qy = project(self.guide_channels, embed_dim)
@@ -99,15 +101,6 @@ class SAPA(Upsampler):
         self.k = nn.Identity() if similarity == "inner" else project(channels, embed_dim)
         self.v = None if out_channels is None else project(channels, out_channels)
         self.prior = None if prior is None else Prior(prior, self.scale, self.kernel_size)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw the projections with deviation 0.02 and no bias: the weights start close to a K*K box."""
-        for module in self.children():
-            if isinstance(module, (nn.Linear, nn.Conv2d)):
-                nn.init.normal_(module.weight, std=0.02)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
 
     def upsample(self, x: Tensor, guide: Tensor, size: Size) -> Tensor:
         x_hat = self.norm_x(x)
@@ -130,8 +123,8 @@ class SAPA(Upsampler):
         if self.similarity == "gated":
             gate = torch.sigmoid(self.gate(x_hat))  # [B, 1, h, w]
             return torch.lerp(nearest(self.qx(x), size), self.qy(guide), nearest(gate, size))
-        of_guide, of_x = self.q.weight.flatten(1)[..., None, None].split([self.guide_channels, self.channels], 1)
-        return F.conv2d(guide, of_guide, self.q.bias) + nearest(F.conv2d(x, of_x), size)
+        of_guide, of_x = self.q.weight.flatten(1).split([self.guide_channels, self.channels], 1)
+        return point_linear(guide, of_guide, self.q.bias) + nearest(point_linear(x, of_x), size)
 
     def window(self, x: Tensor, size: Size) -> dict[str, Any]:
         bias = None if self.prior is None else self.prior(size, size_of(x))
@@ -161,4 +154,6 @@ class SAPA(Upsampler):
         )
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, {self.similarity}, kernel_size={self.kernel_size}, border={self.border!r}"
+        options = {"kernel_size": self.kernel_size, "normalize": self.normalize, "border": self.border}
+        listed = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        return f"{super().extra_repr()}, similarity={self.similarity!r}, {listed}"

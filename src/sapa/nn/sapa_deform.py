@@ -4,12 +4,12 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from sapa import checks
 from sapa.geometry import Size, centres, keep_format, nearest, size_of
 from sapa.nn.base import Upsampler
-from sapa.nn.pointwise import make_norm
+from sapa.nn.pointwise import PointConv, make_norm
 
 NORMS = ("none", "group")
 
@@ -57,28 +57,21 @@ class SAPADeform(Upsampler):
         self.points, self.groups, self.phases = points, groups, self.scale if is_high_res else (1, 1)
         self.norm_y = make_norm("SAPADeform", norm, self.guide_channels)
         self.norm_x = make_norm("SAPADeform", norm, channels)
-        self.q = nn.Conv2d(self.guide_channels, groups * embed_dim, 1, bias=bias)
-        self.k = nn.Conv2d(channels, groups * embed_dim, 1, bias=bias)
-        self.offset = nn.Conv2d(channels, groups * points * 2 * self.phases[0] * self.phases[1], 1)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw all convolutions with deviation 0.02 and no bias: the points start near the centre, not on it."""
-        for conv in (self.q, self.k, self.offset):
-            nn.init.normal_(conv.weight, std=0.02)
-            if conv.bias is not None:
-                nn.init.zeros_(conv.bias)
+        self.q = PointConv(self.guide_channels, groups * embed_dim, bias)
+        self.k = PointConv(channels, groups * embed_dim, bias)
+        self.offset = PointConv(channels, groups * points * 2 * self.phases[0] * self.phases[1])
 
     def upsample(self, x: Tensor, guide: Tensor, size: Size) -> Tensor:
         x_hat = self.norm_x(x)
-        q, k, v = (self._split(t) for t in (self.q(self.norm_y(guide)), self.k(x_hat), x))  # [B*G, D or C/G, ...]
+        query = self.q(self.norm_y(guide))
+        q, k, v = (self._split(t) for t in (query, self.k(x_hat), x))  # [B*G, D or C/G, ...]
         places = self._places(x_hat, size)
         scores = torch.stack([(q * _sample(k, place)).sum(1) for place in places], 1)
         w = scores.softmax(1)  # [B*G, n, H, W]
         y = torch.zeros_like(_sample(v, places[0]))
         for w_n, place in zip(w.unbind(1), places, strict=True):
             y = torch.addcmul(y, w_n.unsqueeze(1), _sample(v, place))
-        return keep_format(y.unflatten(0, (-1, self.groups)).flatten(1, 2).to(x.dtype), x)
+        return keep_format(y.unflatten(0, (-1, self.groups)).flatten(1, 2).to(query.dtype), x)
 
     def _places(self, x_hat: Tensor, size: Size) -> tuple[Tensor, ...]:
         """Where each point looks, (x, y) from -1 to 1 over the image as grid_sample has it: n times [B*G, H, W, 2]."""

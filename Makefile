@@ -1,4 +1,4 @@
-# Each target is complete on a fresh machine with Python 3.11 and make.
+# Each target is complete on a fresh machine with Python 3.11 and make; with a C++ compiler the CPU kernels are built too.
 
 PYTHON ?= python3
 RUN := .venv/bin

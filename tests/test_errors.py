@@ -191,7 +191,7 @@ OTHERS = [
     (
         ValueError,
         lambda: sapa.use_backend("refrence"),
-        "use_backend: no backend 'refrence'. Did you mean 'reference'? Available: reference.",
+        "use_backend: no backend 'refrence'. Did you mean 'reference'? Available: cpu, reference.",
     ),
     (
         ValueError,

@@ -13,6 +13,7 @@ import torch
 from sapa.checks import suggest
 
 BACKENDS = {
+    "cpu": "sapa.backends.cpu",
     "reference": "sapa.backends.reference",
 }
 

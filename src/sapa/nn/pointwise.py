@@ -1,5 +1,6 @@
 """Layers that treat every point of a map alike, under the parameter names, shapes and first values of the releases."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -28,6 +29,12 @@ class PointConv(nn.Conv2d):
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
         super().__init__(inputs, outputs, 1, bias=bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
+            # inductor cannot lay out a 1x1 convolution of symbolic size (torch 2.14)
+            return point_linear(input, self.weight.flatten(1), self.bias)
+        return super().forward(input)
 
     def reset_parameters(self) -> None:
         start_small(self)

@@ -1,0 +1,155 @@
+// The three linear maps of reference.py, planar and channels_last. Each is one loop nest over registers.
+//
+// Planar: vectors run along the cells of a row. A plane of a point is a row of `length` numbers; weights lie as
+// [point][tap][plane], so the window of a lane needs no horizontal sum, and one load of a low-res row serves up to four
+// points. Channels_last: vectors run along the channels, weights are broadcast.
+#pragma once
+#include <algorithm>
+#include "simd.h"
+
+namespace sapa::SAPA_ISA {
+
+struct Planes {
+    int64_t point, tap;  // strides of the weights
+};
+
+// s[n][tap tx of a row] += <a[n], b shifted by tx>: a is [n][d][a_length], b is [d][b_length], at lane 0
+template <int NS, int NT, class A>
+inline void dot_taps(A *s, Planes at, const A *a, int64_t a_length, const A *b, int64_t b_length, int64_t D,
+                     int64_t lanes) {
+    for (int64_t l = 0; l < lanes; l += Simd<A>::N) {
+        Vec<A> acc[NS][NT];
+        for (int n = 0; n < NS; ++n)
+            for (int t = 0; t < NT; ++t) acc[n][t] = load(s + n * at.point + t * at.tap + l);
+        for (int64_t d = 0; d < D; ++d) {
+            Vec<A> bt[NT];
+            for (int t = 0; t < NT; ++t) bt[t] = load(b + d * b_length + l + t);
+            for (int n = 0; n < NS; ++n) {
+                Vec<A> an = keep(load(a + (n * D + d) * a_length + l));
+                for (int t = 0; t < NT; ++t) acc[n][t] += an * bt[t];
+            }
+        }
+        for (int n = 0; n < NS; ++n)
+            for (int t = 0; t < NT; ++t) store(s + n * at.point + t * at.tap + l, acc[n][t]);
+    }
+}
+
+template <int NS, class A>
+void dot_planar(A *s, Planes at, const A *a, int64_t a_length, const A *b, int64_t b_length, int64_t D, int64_t Kw,
+                int64_t lanes) {
+    int64_t t = 0;
+    for (; t + 3 <= Kw; t += 3) dot_taps<NS, 3>(s + t * at.tap, at, a, a_length, b + t, b_length, D, lanes);
+    if (Kw - t == 2) dot_taps<NS, 2>(s + t * at.tap, at, a, a_length, b + t, b_length, D, lanes);
+    if (Kw - t == 1) dot_taps<NS, 1>(s + t * at.tap, at, a, a_length, b + t, b_length, D, lanes);
+}
+
+// y[n][c] = sum over taps of w[n][tap] * rows[c][ty] shifted by tx
+template <int NS, int NC, class A>
+void weigh_planar(A *y, int64_t length, const A *w, Planes at, const A *const *rows, int64_t Kh, int64_t Kw,
+                  int64_t lanes) {
+    for (int64_t l = 0; l < lanes; l += Simd<A>::N) {
+        Vec<A> acc[NS][NC] = {};
+        const A *wt = w + l;
+        for (int64_t i = 0; i < Kh; ++i) {
+            const A *row[NC];
+            for (int c = 0; c < NC; ++c) row[c] = rows[c * Kh + i] + l;
+            for (int64_t j = 0; j < Kw; ++j, wt += at.tap) {
+                Vec<A> b[NC];
+                for (int c = 0; c < NC; ++c) b[c] = load(row[c] + j);
+                for (int n = 0; n < NS; ++n) {
+                    Vec<A> wn = keep(load(wt + n * at.point));
+                    for (int c = 0; c < NC; ++c) acc[n][c] += wn * b[c];
+                }
+            }
+        }
+        for (int n = 0; n < NS; ++n)
+            for (int c = 0; c < NC; ++c) store(y + (n * NC + c) * length + l, acc[n][c]);
+    }
+}
+
+// out[r][c] += sum over tx and points of (w * a) shifted back, for NR rows of the window at once. Lanes from -(Kw/2) on
+// both sides of w and a are read, and are zero in a.
+template <int NS, int NR, int NC, class A>
+void scatter_rows(A *const *out, const A *w, Planes at, const A *a, int64_t a_channel, int64_t a_point, int64_t Kw,
+                  int64_t lanes) {
+    for (int64_t l = 0; l < lanes; l += Simd<A>::N) {
+        Vec<A> acc[NR][NC];
+        for (int r = 0; r < NR; ++r)
+            for (int c = 0; c < NC; ++c) acc[r][c] = load(out[r * NC + c] + l);
+        for (int64_t j = 0; j < Kw; ++j) {
+            int64_t from = l + Kw / 2 - j;
+            for (int n = 0; n < NS; ++n) {
+                Vec<A> an[NC];
+                for (int c = 0; c < NC; ++c) an[c] = load(a + n * a_point + c * a_channel + from);
+                for (int r = 0; r < NR; ++r) {
+                    Vec<A> wr = load(w + n * at.point + (r * Kw + j) * at.tap + from);
+                    for (int c = 0; c < NC; ++c) acc[r][c] += wr * an[c];
+                }
+            }
+        }
+        for (int r = 0; r < NR; ++r)
+            for (int c = 0; c < NC; ++c) store(out[r * NC + c] + l, acc[r][c]);
+    }
+}
+
+// ---- channels_last: one cell, its points and the taps of its window
+
+template <class A> inline Vec<A> load_part(const A *p, int64_t n) {
+    Vec<A> v{};
+    std::memcpy(&v, p, n * sizeof(A));
+    return v;
+}
+
+// s[n][t] += <a[n], b[t]> over C channels
+template <int NS, int NT, class A> inline void dot_cell(A *const *s, const A *const *a, const A *const *b, int64_t C) {
+    constexpr int N = Simd<A>::N;
+    Vec<A> acc[NS][NT] = {};
+    int64_t c = 0;
+    for (; c + N <= C; c += N) {
+        Vec<A> bt[NT];
+        for (int t = 0; t < NT; ++t) bt[t] = load(b[t] + c);
+        for (int n = 0; n < NS; ++n) {
+            Vec<A> an = load(a[n] + c);
+            for (int t = 0; t < NT; ++t) acc[n][t] += an * bt[t];
+        }
+    }
+    if (c < C)
+        for (int n = 0; n < NS; ++n)
+            for (int t = 0; t < NT; ++t) acc[n][t] += load_part(a[n] + c, C - c) * load_part(b[t] + c, C - c);
+    for (int n = 0; n < NS; ++n)
+        for (int t = 0; t < NT; ++t) s[n][t] += sum<A>(acc[n][t]);
+}
+
+// y[n] = sum over T taps of w[n][t] * b[t]; NV vectors of channels at once
+template <int NS, int NV, class A>
+inline void weigh_cell(A *const *y, const A *const *w, int64_t tap, const A *const *b, int64_t T, int64_t c) {
+    constexpr int N = Simd<A>::N;
+    Vec<A> acc[NS][NV] = {};
+    for (int64_t t = 0; t < T; ++t) {
+        Vec<A> bt[NV];
+        for (int v = 0; v < NV; ++v) bt[v] = load(b[t] + c + v * N);
+        for (int n = 0; n < NS; ++n)
+            for (int v = 0; v < NV; ++v) acc[n][v] += w[n][t * tap] * bt[v];
+    }
+    for (int n = 0; n < NS; ++n)
+        for (int v = 0; v < NV; ++v) store(y[n] + c + v * N, acc[n][v]);
+}
+
+// out[t] += sum over points of w[n][t] * a[n]; NV vectors of channels at once
+template <int NS, int NV, class A>
+inline void scatter_cell(A *const *out, const A *const *w, int64_t tap, const A *const *a, int64_t T, int64_t c) {
+    constexpr int N = Simd<A>::N;
+    Vec<A> an[NS][NV];
+    for (int n = 0; n < NS; ++n)
+        for (int v = 0; v < NV; ++v) an[n][v] = load(a[n] + c + v * N);
+    for (int64_t t = 0; t < T; ++t) {
+        if (!out[t]) continue;
+        for (int v = 0; v < NV; ++v) {
+            Vec<A> acc = load(out[t] + c + v * N);
+            for (int n = 0; n < NS; ++n) acc += w[n][t * tap] * an[n][v];
+            store(out[t] + c + v * N, acc);
+        }
+    }
+}
+
+}  // namespace sapa::SAPA_ISA

@@ -1,0 +1,106 @@
+"""The C++ kernels beyond the contract that test_backends.py holds all backends to."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from oracle import assert_as_good, unfolded
+from torch import Tensor
+
+import sapa
+from sapa.backends import cpu, reference
+from sapa.checks import BORDER, NORMALIZE
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.skipif(cpu.why_not() is not None, reason=f"cpu: {cpu.why_not()}")
+
+
+def problem(
+    layout: torch.memory_format, size: tuple[int, int] = (13, 150), low: tuple[int, int] = (6, 71)
+) -> list[Tensor]:
+    """A map wider than a strip of cells, of a ratio that is not whole."""
+    shapes = ((2, 5, *size), (2, 5, *low), (2, 19, *low), (2, 19, *size))
+    return [torch.randn(shape, dtype=torch.float64).contiguous(memory_format=layout) for shape in shapes]
+
+
+@pytest.mark.parametrize("size", [(13, 150), (12, 142), (24, 284), (6, 71)], ids=str)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("K", [(1, 3), (3, 3), (5, 5), (7, 9)], ids=str)
+def test_wide_maps_equal_the_reference(layout: torch.memory_format, size: tuple[int, int], K: tuple[int, int]) -> None:
+    q, k, v, g = problem(layout, size)
+    bias = (torch.randn(size[0], K[0]).double(), torch.randn(size[1], K[1]).double())
+    for normalize, border in zip(NORMALIZE, (*BORDER, *BORDER, "zero"), strict=True):
+        window = (bias, K, normalize, border)
+        torch.testing.assert_close(cpu.attend(q, k, v, *window), reference.attend(q, k, v, *window))
+        ours, expected = (backend.attend_backward(g, q, k, v, *window) for backend in (cpu, reference))
+        torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_results_do_not_depend_on_the_number_of_threads(layout: torch.memory_format, batch: int) -> None:
+    q, k, v, g = (x[:1].repeat(batch, 1, 1, 1).float().contiguous(memory_format=layout) for x in problem(layout))
+    bias = (torch.randn(13, 5), torch.randn(150, 5))
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            window = (bias, (5, 5), "softmax", "zero")
+            results.append([cpu.attend(q, k, v, *window), *cpu.attend_backward(g, q, k, v, *window)])
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_float32_is_as_good_as_plain_pytorch(layout: torch.memory_format) -> None:
+    shapes = ((1, 16, 24, 80), (1, 16, 12, 40), (1, 24, 12, 40))
+    q, k, v = (torch.randn(shape).contiguous(memory_format=layout) for shape in shapes)
+    truth = unfolded(q.double(), k.double(), v.double(), 5)
+    assert_as_good(sapa.attend(q, k, v), unfolded(q, k, v, 5), truth)
+
+
+def run(code: str, **variables: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **variables}
+    )
+
+
+def test_the_baseline_instruction_set_gives_the_same() -> None:
+    code = """
+import torch
+from sapa.backends import cpu, reference
+assert cpu.load().sapa_isa() == b"baseline"
+torch.manual_seed(0)
+for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+    q, k, v, g = (torch.randn(2, c, h, w).to(dtype) for c, h, w in ((5, 9, 90), (5, 4, 40), (7, 4, 40), (7, 9, 90)))
+    window = (None, (5, 5), "softmax", "mask")
+    torch.testing.assert_close(cpu.attend(q, k, v, *window), reference.attend(q, k, v, *window))
+    torch.testing.assert_close(
+        cpu.attend_backward(g, q, k, v, *window), reference.attend_backward(g, q, k, v, *window), rtol=2e-2, atol=2e-2
+    )
+print("equal")
+"""
+    result = run(code, SAPA_ISA="baseline")
+    assert result.stdout == "equal\n", result.stderr
+
+
+def test_an_unknown_instruction_set_falls_back_and_says_why() -> None:
+    code = "import sapa, torch; x = torch.ones(1, 1, 1, 1); print(sapa.status()['cpu'], sapa.attend(x, x, x).item())"
+    result = run(code, SAPA_ISA="mmx")
+    reason, value = result.stdout.rsplit(maxsplit=1)
+    assert reason == "SAPA_ISA names an instruction set that this machine does not have"
+    assert float(value) < 1
+
+
+def test_without_a_compiler_the_package_still_builds(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    no_compiler = {**os.environ, "CC": "/bin/false", "CXX": "/bin/false"}
+    built = subprocess.run(command, capture_output=True, text=True, check=False, env=no_compiler)
+    assert built.returncode == 0, built.stdout + built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")

@@ -39,7 +39,8 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         reason = sapa.status("cpu")[name]
         if reason != "ready":
             pytest.skip(f"{name}: {reason}")
-        monkeypatch.setattr(backends, "BACKENDS", {name: sapa.BACKENDS[name]})
+        preferred = {name: sapa.BACKENDS[name], "reference": sapa.BACKENDS["reference"]}
+        monkeypatch.setattr(backends, "BACKENDS", preferred)
         yield name
 
 

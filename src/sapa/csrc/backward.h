@@ -104,7 +104,7 @@ template <class T> struct Backward : Window<T> {
                 for (int64_t e = 0; e < depth; ++e) {
                     for (int64_t t = 0; t < call.Kh; ++t) rows[t] = &this->low[(t * DEPTH + e) * padded];
                     with_points(chunk.n, [&](auto NS) {
-                        weigh_planar<NS, 1>(results, STRIP, &ds[margin + j], at, rows.data(), call.Kh, call.Kw,
+                        weigh_planar<NS, 1>(results, STRIP, &ds[margin + j], at, rows.data(), call.Kh, call.Kh, call.Kw,
                                             this->lanes(j));
                     });
                     for (int n = 0; n < chunk.n; ++n)

@@ -43,16 +43,16 @@ void dot_planar(A *s, Planes at, const A *a, int64_t a_length, const A *b, int64
     if (Kw - t == 1) dot_taps<NS, 1>(s + t * at.tap, at, a, a_length, b + t, b_length, D, lanes);
 }
 
-// y[n][c] = sum over taps of w[n][tap] * rows[c][ty] shifted by tx
+// y[n][c] = sum over taps of w[n][tap] * rows[c][ty] shifted by tx; `step` rows from channel to channel
 template <int NS, int NC, class A>
-void weigh_planar(A *y, int64_t length, const A *w, Planes at, const A *const *rows, int64_t Kh, int64_t Kw,
-                  int64_t lanes) {
+void weigh_planar(A *y, int64_t length, const A *w, Planes at, const A *const *rows, int64_t step, int64_t Kh,
+                  int64_t Kw, int64_t lanes) {
     for (int64_t l = 0; l < lanes; l += Simd<A>::N) {
         Vec<A> acc[NS][NC] = {};
         const A *wt = w + l;
         for (int64_t i = 0; i < Kh; ++i) {
             const A *row[NC];
-            for (int c = 0; c < NC; ++c) row[c] = rows[c * Kh + i] + l;
+            for (int c = 0; c < NC; ++c) row[c] = rows[c * step + i] + l;
             for (int64_t j = 0; j < Kw; ++j, wt += at.tap) {
                 Vec<A> b[NC];
                 for (int c = 0; c < NC; ++c) b[c] = load(row[c] + j);

@@ -36,7 +36,7 @@ template <class A> inline Vec<A> load(const A *p) {
 // in a register, used several times: left alone, GCC loads it again for each use
 template <class V> inline V keep(V v) {
 #if defined(__x86_64__)
-    asm("" : "+x"(v));
+    asm("" : "+v"(v));
 #elif defined(__aarch64__)
     asm("" : "+w"(v));
 #endif

@@ -88,39 +88,29 @@ template <class T> struct Window {
                              chunk.point[n].a, j, lanes(j), x);
     }
 
-    // NC channels of the low-res rows of the window around cells [j, j + lanes): in place where possible
+    // NC channels of the low-res rows that the windows of cells [j, j + lanes) reach from row i on: in place if
+    // possible
     template <int NC>
-    void rows_of(const A **rows, A *scratch, const A *zeros, const SapaMap &m, int64_t b, int64_t c, int64_t i,
-                 int64_t j) const {
+    void low_rows_of(const A **rows, int64_t n, A *scratch, const A *zeros, const SapaMap &m, int64_t b, int64_t c,
+                     int64_t i, int64_t j) const {
         bool is_inside = j >= rx && j - rx + lanes(j) + call.Kw - 1 <= x.low;
         for (int64_t e = 0; e < NC; ++e)
-            for (int64_t t = 0; t < call.Kh; ++t) {
+            for (int64_t t = 0; t < n; ++t) {
                 int64_t r = i + t - ry;
-                const A *&row = rows[e * call.Kh + t];
-                // the rows of the next channels lie pages away, where the hardware does not look ahead
-                if (r >= 0 && r < y.low)
-                    prefetch<0>(address<T>(m, b, c + e + NC, r, std::max<int64_t>(0, j - rx)), padded * m.column);
+                const A *&row = rows[e * n + t];
                 if (r < 0 || r >= y.low) {
                     row = zeros;
                 } else if (std::is_same_v<T, A> && is_inside && m.column == 1) {
-                    row = row_at(m, b, c + e, r, j - rx);
+                    row = reinterpret_cast<const A *>(address<T>(m, b, c + e, r, j - rx));
                 } else {
-                    A *to = scratch + (e * call.Kh + t) * padded;
+                    A *to = scratch + (e * n + t) * padded;
                     pack_low<T>(to, m, b, c + e, r, j - rx, padded, y.low, x.low);
                     row = to;
                 }
             }
     }
 
-    template <int for_writing> static void prefetch(const T *from, int64_t n) {
-        for (int64_t line = 0; line < n; line += 64 / int64_t(sizeof(T))) __builtin_prefetch(from + line, for_writing);
-    }
-
   private:
-    static const A *row_at(const SapaMap &m, int64_t b, int64_t c, int64_t r, int64_t j) {
-        return reinterpret_cast<const A *>(address<T>(m, b, c, r, j));
-    }
-
     void add_bias(A *s, Planes at, int64_t j, const Chunk &chunk) {
         const A *rows = static_cast<const A *>(call.rows), *columns = static_cast<const A *>(call.columns);
         for (int n = 0; n < chunk.n; ++n)

@@ -1,4 +1,4 @@
-"""Sharp feature maps at the price of bilinear: similarity-aware upsampling for PyTorch.
+"""Sharp feature maps from low-res ones: similarity-aware upsampling for PyTorch.
 
 Names are imported when they are first used, so that `import sapa` and `sapa --help` do not wait for PyTorch. To load a
 program saved by `torch.export`, import `sapa.ops` first: that registers the operators.

@@ -14,7 +14,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 @app.callback()
 def sapa() -> None:
-    """Sharp feature maps at the price of bilinear."""
+    """Sharp feature maps from low-res ones: similarity-aware upsampling for PyTorch."""
 
 
 @app.command()

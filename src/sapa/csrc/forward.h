@@ -17,12 +17,13 @@ template <class T> struct Forward : Window<T> {
     Scratch<A> w = Scratch<A>(ROWS * block);
 
     using Window<T>::Window;
+    using Chunks = std::vector<std::vector<Chunk>>;  // [row of cells][part of its points]
 
     // rows [i, i + n) of cells, which have the same number of points
     void rows(int64_t b, int64_t i, int64_t n) {
         int64_t share = call.C / call.G;
         bool is_last = call.C > 1 && call.v.channel == 1 && call.y.channel == 1;
-        std::vector<std::vector<Chunk>> chunks;
+        Chunks chunks;
         for (int64_t r = 0; r < n; ++r) chunks.push_back(chunks_of_row(y, x, i + r));
         for (size_t m = 0; m < chunks[0].size(); ++m)
             for (int64_t j = 0; j < x.low; j += STRIP)
@@ -48,8 +49,6 @@ template <class T> struct Forward : Window<T> {
     std::vector<const A *> low_rows = std::vector<const A *>(4 * most_rows);
     Scratch<A> scratch = Scratch<A>(4 * most_rows * padded), zeros = Scratch<A>(std::max(padded, call.C));
     Scratch<A> results = Scratch<A>(8 * STRIP);
-
-    using Chunks = std::vector<std::vector<Chunk>>;
 
     template <int NS>
     void planes(int64_t b, int64_t i, int64_t n, int64_t j, const Chunks &chunks, size_t m, int64_t c, int64_t C) {

@@ -6,6 +6,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 FORMATS = ("contiguous", "channels_last", "batch_strided", "sliced", "transposed")
 
 
@@ -36,7 +37,9 @@ def lay_out(x: Tensor, layout: str) -> Tensor:
 
 
 @st.composite
-def problems(draw: st.DrawFn, *, dtype: torch.dtype = torch.float64, min_batch: int = 0) -> Problem:
+def problems(draw: st.DrawFn, *, dtype: torch.dtype | None = torch.float64, min_batch: int = 0) -> Problem:
+    """A problem of this dtype, or of any if it is None."""
+    dtype = draw(st.sampled_from(DTYPES)) if dtype is None else dtype
     B, C, D = draw(st.integers(min_batch, 2)), draw(st.integers(1, 5)), draw(st.integers(1, 4))
     h, w = draw(st.integers(1, 5)), draw(st.integers(1, 5))
     H, W = draw(st.integers(h, 3 * h + 1)), draw(st.integers(w, 3 * w + 1))

@@ -134,7 +134,7 @@ def test_empty_batches_and_single_points(backend: str, shape: tuple[int, ...]) -
 
 
 def peak_bytes(function) -> int:
-    """The most memory that was live at once among what the call allocated."""
+    """The most memory that was live at once among what PyTorch allocated; test_cpu.py measures the C++ besides."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         function()
     assert profile.profiler is not None

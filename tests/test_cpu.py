@@ -70,6 +70,25 @@ def run(code: str, **variables: str) -> subprocess.CompletedProcess:
     )
 
 
+def test_memory_of_the_process_does_not_grow_with_window_times_channels() -> None:
+    """An unfolded v would take 225 times its 4 MB."""
+    code = """
+import resource, torch
+from sapa.backends import cpu
+q, k, v, g = (torch.ones(1, C, n, n) for C, n in ((32, 128), (32, 64), (256, 64), (256, 128)))
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+cpu.attend_backward(g, q, k, v, None, (3, 3), "softmax", "zero")
+cpu.attend(q, k, v, None, (3, 3), "softmax", "zero")
+before = peak()
+cpu.attend(q, k, v, None, (15, 15), "softmax", "zero")
+cpu.attend_backward(g, q, k, v, None, (15, 15), "softmax", "zero")
+print(peak() - before)
+"""
+    result = run(code)
+    assert int(result.stdout) < 64, result.stderr  # megabytes
+
+
 def test_the_baseline_instruction_set_gives_the_same() -> None:
     code = """
 import torch

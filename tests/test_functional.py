@@ -34,14 +34,34 @@ def test_attend_is_assemble_of_kernels(backend: str, problem: Problem, normalize
     torch.testing.assert_close(y, sapa.attend(*problem.qkv, kernel_size=problem.kernel_size, **options))
 
 
-@given(problems(), borders)
-def test_weights_are_positive_and_sum_to_one(problem: Problem, border: str) -> None:
+@given(problems(dtype=None), normalizes, borders)
+def test_every_dtype_is_the_definition_rounded_once(
+    backend: str, problem: Problem, normalize: str, border: str
+) -> None:
+    """Half types enter and leave, and the sums in between are kept in float32."""
+    options = {"kernel_size": problem.kernel_size, "normalize": normalize, "border": border, "bias": problem.bias}
+    weights, output = loops(*problem.qkv, **options)
+    dtype = problem.q.dtype
+    for actual, exact in (
+        (sapa.kernels(problem.q, problem.k, **options), weights),
+        (sapa.attend(*problem.qkv, **options), output),
+    ):
+        assert actual.dtype == dtype
+        scale = float(exact.abs().max()) if exact.numel() else 0.0
+        sums = 1e-13 if dtype == torch.float64 else 1e-5
+        torch.testing.assert_close(actual.double(), exact, rtol=torch.finfo(dtype).eps, atol=sums * (1 + scale))
+
+
+@given(problems(dtype=None), borders)
+def test_weights_are_positive_and_sum_to_one(backend: str, problem: Problem, border: str) -> None:
     w = sapa.kernels(problem.q, problem.k, kernel_size=problem.kernel_size, border=border, bias=problem.bias)
     assert (w >= 0).all()
-    torch.testing.assert_close(w.sum(1), torch.ones_like(w[:, 0]))
+    # each of the weights is rounded by itself, and together they are one
+    rounding = max(torch.finfo(w.dtype).eps, 1e-6 if w.dtype != torch.float64 else 1e-14)
+    torch.testing.assert_close(w.double().sum(1), torch.ones_like(w[:, 0]).double(), rtol=0, atol=rounding)
 
 
-@given(problems(min_batch=1))
+@given(problems(dtype=None, min_batch=1))
 def test_output_lies_in_the_range_of_its_window(backend: str, problem: Problem) -> None:
     Kh, Kw = problem.kernel_size
     y = sapa.attend(*problem.qkv, kernel_size=problem.kernel_size, border="mask", bias=problem.bias)
@@ -49,8 +69,9 @@ def test_output_lies_in_the_range_of_its_window(backend: str, problem: Problem) 
     high = F.max_pool2d(F.pad(problem.v, edges, value=-torch.inf), (Kh, Kw), 1)
     low = -F.max_pool2d(F.pad(-problem.v, edges, value=-torch.inf), (Kh, Kw), 1)
     size = (y.shape[-2], y.shape[-1])
-    assert (y <= nearest(high, size) + 1e-12).all()
-    assert (y >= nearest(low, size) - 1e-12).all()
+    slack = 4 * torch.finfo(y.dtype).eps * problem.v.double().abs().max()
+    assert (y.double() <= nearest(high, size).double() + slack).all()
+    assert (y.double() >= nearest(low, size).double() - slack).all()
 
 
 @given(problems(), normalizes, borders)
@@ -69,22 +90,39 @@ def test_samples_of_a_batch_are_independent(backend: str, problem: Problem, norm
     torch.testing.assert_close(sapa.attend(*problem.qkv, **options)[-1:], alone, rtol=0, atol=0)
 
 
-@given(problems(min_batch=1))
-def test_equals_nearest_when_the_centre_dominates(backend: str, problem: Problem) -> None:
-    q, k, v = problem.qkv
-    rows, columns = (torch.full((n, K), -1e4) for n, K in zip(q.shape[-2:], problem.kernel_size, strict=True))
-    rows[:, rows.shape[1] // 2] = columns[:, columns.shape[1] // 2] = 0
-    y = sapa.attend(q, k, v, kernel_size=problem.kernel_size, bias=(rows, columns))
-    torch.testing.assert_close(y, nearest(v, (q.shape[-2], q.shape[-1])))
+@given(problems(dtype=None, min_batch=1))
+def test_equals_nearest_when_the_score_of_the_centre_dominates(backend: str, problem: Problem) -> None:
+    """Keys that name their point, one channel each: the query of a point picks the key of its centre."""
+    v, size = problem.v, (problem.q.shape[-2], problem.q.shape[-1])
+    B, _, h, w = v.shape
+    k = torch.eye(h * w, dtype=v.dtype).view(1, h * w, h, w).expand(B, -1, -1, -1)
+    y = sapa.attend(1000 * nearest(k, size), k, v, kernel_size=problem.kernel_size)
+    torch.testing.assert_close(y, nearest(v, size), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("scale", [1, 2, 3])
-def test_is_equivariant_to_shifts(backend: str, scale: int) -> None:
-    q, k, v = torch.randn(1, 4, 12 * scale, 12 * scale), torch.randn(1, 4, 12, 12), torch.randn(1, 3, 12, 12)
-    y = sapa.attend(q, k, v, kernel_size=5)
-    shifted = sapa.attend(q[..., scale:], k[..., 1:], v[..., 1:], kernel_size=5)
-    # the window of a point two or more low-res points away from the new frame is the same one
-    torch.testing.assert_close(shifted[..., 2 * scale :], y[..., 3 * scale :])
+@given(
+    problems(dtype=None, min_batch=1),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    borders,
+)
+def test_is_equivariant_to_shifts(
+    backend: str, problem: Problem, Sy: int, Sx: int, down: int, right: int, border: str
+) -> None:
+    """Cut off rows and columns: points whose window stays inside what is left do not change."""
+    (Kh, Kw), dtype = problem.kernel_size, problem.q.dtype
+    eps = torch.finfo(dtype).eps
+    h, w = 8 + down, 8 + right
+    q, k, v = (torch.randn(1, 3, *n).to(dtype) for n in ((Sy * h, Sx * w), (h, w), (h, w)))
+    y = sapa.attend(q, k, v, kernel_size=(Kh, Kw), border=border)
+    cut = sapa.attend(
+        q[..., Sy * down :, Sx * right :], *(x[..., down:, right:] for x in (k, v)), kernel_size=(Kh, Kw), border=border
+    )
+    top, left = Sy * (Kh // 2), Sx * (Kw // 2)
+    expected = y[..., Sy * down + top :, Sx * right + left :]
+    torch.testing.assert_close(cut[..., top:, left:], expected, rtol=2 * eps, atol=4 * eps)
 
 
 @pytest.mark.parametrize("scale", [1, 2, 3, 4])

@@ -120,11 +120,14 @@ def test_export_with_dynamic_batch_height_and_width(strict: bool, layout: torch.
         torch.testing.assert_close(program.module()(*new), Pipeline()(*new))
 
 
-def test_exported_program_trains() -> None:
-    program = export(Pipeline(), tuple(inputs(requires_grad=True)))
-    args = inputs(requires_grad=True)
-    y = program.module()(*args)
-    torch.testing.assert_close(torch.autograd.grad(y.sum(), args), torch.autograd.grad(Pipeline()(*args).sum(), args))
+def test_exported_program_trains_at_other_sizes() -> None:
+    B, h, w, H, W = (Dim(name) for name in ("B", "h", "w", "H", "W"))
+    low, high = {0: B, 2: h, 3: w}, {0: B, 2: H, 3: W}
+    program = export(Pipeline(), tuple(inputs(requires_grad=True)), dynamic_shapes=(high, low, low))
+    for size, small in (((7, 9), (3, 4)), ((11, 12), (5, 6))):
+        args = [torch.randn(3, C, *n, requires_grad=True) for C, n in ((3, size), (3, small), (4, small))]
+        grads = [torch.autograd.grad(f(*args).square().sum(), args) for f in (program.module(), Pipeline())]
+        torch.testing.assert_close(*grads)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script`:FutureWarning")  # of torch.func.jvp itself

@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import shutil
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, distribution
@@ -140,6 +141,12 @@ def test_benchmark_measures_what_it_says() -> None:
     torch.testing.assert_close(ops.unfolded(q, k, v), sapa.attend(q, k, v))
     times = ops.measure((1, 4, 4, 4), "NCHW", seconds=0.001)["times"]
     assert set(render.COLUMNS) | set(render.TRAINED) <= set(times)
+
+
+def test_kernels_were_built_where_there_is_a_compiler() -> None:
+    """The install falls back to Python without a word, so that a mistake in the C++ would only skip its tests."""
+    if shutil.which("c++") or shutil.which("g++"):
+        assert sapa.status("cpu")["cpu"] == "ready"
 
 
 def test_links_in_the_docs_lead_somewhere() -> None:

@@ -41,10 +41,11 @@ template <class T> struct Backward : Window<T> {
 
     void cell_row(int64_t i, const Chunk &chunk, int64_t group, double *drows, double *dcolumns) {
         int64_t C = call.C / call.G, c = group * C;
+        const Chunk *chunks[] = {&chunk};
         for (int64_t j = 0; j < x.low; j += STRIP) {
             int64_t lane = margin + j, n_lanes = this->lanes(j);
             if (is_attend) {
-                this->scores(&s[lane], at, b, i, j, chunk);
+                this->scores(&s[lane], 0, at, b, i, j, chunks, 1);
                 for (int n = 0; n < chunk.n; ++n) {
                     for (int64_t t = 0; t < P; ++t)
                         std::copy_n(&s[n * at.point + t * at.tap + lane], n_lanes,
@@ -57,7 +58,7 @@ template <class T> struct Backward : Window<T> {
             if (is_last)
                 dot_cells(i, j, chunk, c, C);
             else
-                this->dot(&ds[lane], at, call.y, call.v, C, c, b, i, j, chunk);
+                this->dot(&ds[lane], 0, at, call.y, call.v, c, C, b, i, j, chunks, 1);
             for (int n = 0; n < chunk.n && is_attend; ++n) {
                 int64_t o = n * at.point + lane;
                 weights_backward(&ds[o], &s[o], &w[o], at.tap, P, n_lanes, call.normalize);
@@ -89,23 +90,23 @@ template <class T> struct Backward : Window<T> {
                 for (Scratch<A> *planes : {&w, &ds}) {
                     A *plane = &(*planes)[n * at.point + t * at.tap + margin];
                     std::fill(plane + x.low, plane + length - margin, A(0));
-                    for (int64_t j = 0; j < x.low && !x.is_whole(); ++j)
+                    for (int64_t j = 0; j < x.low && !x.is_whole; ++j)
                         if (x.first[j] + chunk.point[n].a >= x.first[j + 1]) plane[j] = 0;
                 }
     }
 
     void gradients_of_queries(int64_t i, const Chunk &chunk, double *drows, double *dcolumns) {
         A results[MOST_POINTS * STRIP];
-        std::vector<const A *> rows(call.Kh);
         for (int64_t j = 0; j < x.low; j += STRIP)
             for (int64_t d = 0; d < call.D; d += DEPTH) {
-                int64_t depth = std::min(DEPTH, call.D - d);
-                this->pack_low_rows(call.k, b, d, depth, i, j);
+                int64_t depth = std::min(DEPTH, call.D - d), row = DEPTH * padded;
+                this->pack_low_rows(this->low.data(), row, call.k, d, depth, b, i, 1, j);
                 for (int64_t e = 0; e < depth; ++e) {
-                    for (int64_t t = 0; t < call.Kh; ++t) rows[t] = &this->low[(t * DEPTH + e) * padded];
                     with_points(chunk.n, [&](auto NS) {
-                        weigh_planar<NS, 1>(results, STRIP, &ds[margin + j], at, rows.data(), call.Kh, call.Kh, call.Kw,
-                                            this->lanes(j));
+                        weigh_planar<NS, 1, 0>(&ds[margin + j], at, &this->low[e * padded], 0, row, call.Kh, call.Kw,
+                                            this->lanes(j), [&](int64_t l, const Vec<A>(&sums)[NS][1]) {
+                                                for (int n = 0; n < NS; ++n) store(&results[n * STRIP + l], sums[n][0]);
+                                            });
                     });
                     for (int n = 0; n < chunk.n; ++n)
                         unpack_high<T>(results + n * STRIP, call.dq, b, d + e, chunk.point[n].y, chunk.point[n].a, j,
@@ -132,9 +133,8 @@ template <class T> struct Backward : Window<T> {
         for (int64_t until_c = c + C; c < until_c;) {
             bool is_pair = c + 2 <= until_c;
             for (int n = 0; n < NS; ++n)
-                for (int e = 0; e < 1 + is_pair; ++e)
-                    pack_high<T>(&high_rows[(n * 2 + e) * length + margin], high, b, c + e, chunk.point[n].y,
-                                 chunk.point[n].a, 0, length - 2 * margin, x);
+                pack_high<T>(&high_rows[n * 2 * length + margin], length, high, b, c, 1 + is_pair, chunk.point[n].y,
+                             chunk.point[n].a, 0, length - 2 * margin, x);
             if (is_pair)
                 scatter_channels<NS, 2>(ring, channels, weights, c, i);
             else

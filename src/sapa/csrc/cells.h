@@ -10,17 +10,17 @@
 namespace sapa::SAPA_ISA {
 
 struct Axis {
-    int64_t high, low, most;     // points, cells, points of the largest cell
-    std::vector<int64_t> first;  // [low + 1] the first point of each cell
+    int64_t high, low, most = 0;  // points, cells, points of the largest cell
+    bool is_whole;                // all cells have as many
+    std::vector<int64_t> first;   // [low + 1] the first point of each cell
 
-    Axis(int64_t high, int64_t low) : high(high), low(low), most(0), first(low + 1) {
+    Axis(int64_t high, int64_t low) : high(high), low(low), is_whole(high % low == 0), first(low + 1) {
         for (int64_t i = 0; i <= low; ++i) {
             int64_t p = 2 * high * i - low;  // c(p) >= i from (2p + 1) * low >= 2 * high * i
             first[i] = p <= 0 ? 0 : (p + 2 * low - 1) / (2 * low);
         }
         for (int64_t i = 0; i < low; ++i) most = std::max(most, first[i + 1] - first[i]);
     }
-    bool is_whole() const { return high % low == 0; }
 };
 
 struct Point {

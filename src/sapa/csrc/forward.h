@@ -1,161 +1,172 @@
-// attend and assemble. A task is two low-res rows of cells. A strip of cells makes its weights, which stay in the
-// first-level cache while the channels stream past: two channels and four points at a time, so that each weight vector
-// is used twice and each low-res row, once loaded, serves both rows of cells.
+// attend and assemble. A task is eight low-res rows of cells, which share most of the rows they read. A strip of cells
+// makes its weights, which stay in the first-level cache while the channels stream past.
+//
+// Planar: eight channels at a time are copied to a small block, with zeros around the image, while the rows of the next
+// eight and the lines of the output are asked for ahead of time, because a plane is pages away from the next. Two
+// channels and four points make eight sums: each weight vector is used twice, each vector of values four times.
+//
+// Channels_last: of each cell, three vectors of channels and four points make twelve sums.
 #pragma once
 #include "window.h"
 
 namespace sapa::SAPA_ISA {
 
-constexpr int64_t ROWS = 2;
-
 template <class T> struct Forward : Window<T> {
     using A = typename Wide<T>::type;
     using Window<T>::call, Window<T>::x, Window<T>::y, Window<T>::P, Window<T>::ry, Window<T>::rx, Window<T>::padded;
+    static constexpr int N = Simd<A>::N;
+    static constexpr int64_t CHANNELS = 8, PART = 32 * N;  // of a block, planar and channels_last
 
-    Planes at{P * STRIP, STRIP};
+    bool is_last = call.C > 1 && call.v.channel == 1 && call.y.channel == 1;
+    static constexpr Strip at{};
     int64_t block = MOST_POINTS * P * STRIP;
     Scratch<A> w = Scratch<A>(ROWS * block);
+    int64_t b = 0, i = 0, n_rows = 0;
+    const Chunk *chunks[ROWS];  // the same part of the points of each row of cells
 
     using Window<T>::Window;
-    using Chunks = std::vector<std::vector<Chunk>>;  // [row of cells][part of its points]
 
-    // rows [i, i + n) of cells, which have the same number of points
-    void rows(int64_t b, int64_t i, int64_t n) {
-        int64_t share = call.C / call.G;
-        bool is_last = call.C > 1 && call.v.channel == 1 && call.y.channel == 1;
-        Chunks chunks;
-        for (int64_t r = 0; r < n; ++r) chunks.push_back(chunks_of_row(y, x, i + r));
-        for (size_t m = 0; m < chunks[0].size(); ++m)
+    // rows [row, row + n) of cells, which have the same number of points
+    void rows(int64_t batch, int64_t row, int64_t n) {
+        b = batch, i = row, n_rows = n;
+        int64_t C = call.C / call.G;
+        std::vector<Chunk> parts[ROWS];
+        for (int64_t r = 0; r < n; ++r) parts[r] = chunks_of_row(y, x, i + r);
+        for (size_t part = 0; part < parts[0].size(); ++part) {
+            for (int64_t r = 0; r < n; ++r) chunks[r] = &parts[r][part];
             for (int64_t j = 0; j < x.low; j += STRIP)
                 for (int64_t group = 0; group < call.G; ++group) {
-                    for (int64_t r = 0; r < n; ++r) weights(&w[r * block], group, b, i + r, j, chunks[r][m]);
-                    with_points(chunks[0][m].n, [&](auto NS) {
-                        if (!is_last) return planes<NS>(b, i, n, j, chunks, m, group * share, share);
-                        for (int64_t r = 0; r < n; ++r)
-                            cells<NS>(&w[r * block], b, i + r, j, chunks[r][m], group * share, share);
+                    weights(group, j);
+                    with_points(chunks[0]->n, [&](auto NS) {
+                        if (is_last)
+                            cells<NS>(j, group * C, C);
+                        else
+                            planes<NS>(j, group * C, C);
                     });
                 }
-    }
-
-    void weights(A *to, int64_t group, int64_t b, int64_t i, int64_t j, const Chunk &chunk) {
-        if (!call.q.data) return this->read(to, at, group, b, j, chunk);
-        this->scores(to, at, b, i, j, chunk);
-        for (int n = 0; n < chunk.n; ++n) weights_of(to + n * at.point, at.tap, P, this->lanes(j), call.normalize);
-    }
-
-    // ---- planar: rows of v, vectors along the cells
-
-    int64_t most_rows = call.Kh + ROWS - 1;
-    std::vector<const A *> low_rows = std::vector<const A *>(4 * most_rows);
-    Scratch<A> scratch = Scratch<A>(4 * most_rows * padded), zeros = Scratch<A>(std::max(padded, call.C));
-    Scratch<A> results = Scratch<A>(8 * STRIP);
-
-    template <int NS>
-    void planes(int64_t b, int64_t i, int64_t n, int64_t j, const Chunks &chunks, size_t m, int64_t c, int64_t C) {
-        constexpr int NC = NS > 2 ? 2 : 4;
-        int64_t until = c + C;
-        for (; c + NC <= until; c += NC) channels<NS, NC>(b, i, n, j, chunks, m, c);
-        for (; c < until; ++c) channels<NS, 1>(b, i, n, j, chunks, m, c);
-    }
-
-    template <int NS, int NC>
-    void channels(int64_t b, int64_t i, int64_t n, int64_t j, const Chunks &chunks, size_t m, int64_t c) {
-        int64_t n_low = call.Kh + n - 1, n_lanes = this->lanes(j);
-        this->template low_rows_of<NC>(low_rows.data(), n_low, scratch.data(), zeros.data(), call.v, b, c, i, j);
-        for (int64_t r = 0; r < n; ++r) {
-            const Chunk &chunk = chunks[r][m];
-            weigh_planar<NS, NC>(results.data(), STRIP, &w[r * block], at, &low_rows[r], n_low, call.Kh, call.Kw,
-                                 n_lanes);
-            for (int e = 0; e < NC; ++e) write<NS>(&results[e * STRIP], NC * STRIP, b, c + e, j, chunk);
         }
     }
 
-    // the points of a chunk, `step` apart in the results
-    template <int NS> void write(const A *from, int64_t step, int64_t b, int64_t c, int64_t j, const Chunk &chunk) {
-        bool is_double = x.is_whole() && x.most == 2 && call.y.column == 1;
-        for (int n = 0; n < NS; ++n) {
-            const Point &p = chunk.point[n];
-            if (is_double && n + 1 < NS && p.a == 0) {
-                unpack_pairs(from + n * step, from + (n + 1) * step, address<T>(call.y, b, c, p.y, 2 * j),
-                             std::min(this->lanes(j), x.low - j));
-                ++n;
-            } else {
-                unpack_high<T>(from + n * step, call.y, b, c, p.y, p.a, j, this->lanes(j), x);
+    void weights(int64_t group, int64_t j) {
+        if (call.q.data) this->scores(w.data(), block, at, b, i, j, chunks, n_rows);
+        for (int64_t r = 0; r < n_rows; ++r) {
+            A *to = &w[r * block];
+            if (!call.q.data) this->read(to, at, group, b, j, *chunks[r]);
+            for (int n = 0; n < chunks[r]->n && call.q.data; ++n)
+                weights_of(to + n * at.point, at.tap, P, this->lanes(j), call.normalize);
+        }
+    }
+
+    // ---- planar: vectors along the cells
+
+    Scratch<A> values = Scratch<A>(is_last ? 0 : (call.Kh + ROWS - 1) * CHANNELS * padded);
+    Scratch<A> results = Scratch<A>(MOST_POINTS * CHANNELS * STRIP);
+
+    template <int NS> void planes(int64_t j, int64_t c, int64_t C) {
+        constexpr int NC = NS > 2 ? 2 : 4;
+        int64_t row = CHANNELS * padded;
+        for (int64_t until = c + C; c < until; c += CHANNELS) {
+            int64_t n = std::min(CHANNELS, until - c), ahead = std::min(CHANNELS, until - c - n);
+            this->pack_low_rows(values.data(), row, call.v, c, n, b, i, n_rows, j);
+            this->template expect_high<true>(call.y, b, c, n, j, *chunks[0]);
+            this->expect_low(call.v, b, c + n, ahead, i, n_rows, j);
+            for (int64_t r = 0; r < n_rows; ++r) {
+                if (r + 1 < n_rows) this->template expect_high<true>(call.y, b, c, n, j, *chunks[r + 1]);
+                const A *rows = &values[r * row];
+                int64_t e = 0;
+                for (; e + NC <= n; e += NC) channels<NS, NC>(rows + e * padded, row, j, c + e, r);
+                for (; e < n; ++e) channels<NS, 1>(rows + e * padded, row, j, c + e, r);
             }
         }
+    }
+
+    template <int NS, int NC> void channels(const A *rows, int64_t row, int64_t j, int64_t c, int64_t r) {
+        const Chunk &chunk = *chunks[r];
+        int64_t inside = std::min(STRIP, x.low - j);
+        bool is_double = NS > 1 && x.is_whole && x.most == 2 && call.y.column == 1;
+        T *pairs[NC][(NS + 1) / 2];
+        for (int e = 0; e < NC; ++e)
+            for (int n = 0; n < NS; n += 2) pairs[e][n / 2] = address<T>(call.y, b, c + e, chunk.point[n].y, 2 * j);
+        auto put = [&](int64_t l, const Vec<A>(&sums)[NS][NC]) {
+            for (int e = 0; e < NC; ++e)
+                for (int n = 0; n < NS; ++n) {
+                    if (NS == 1 || !is_double || l + N > inside) {
+                        store(&results[(n * NC + e) * STRIP + l], sums[n][e]);
+                    } else if (n % 2 == 0) {
+                        Vec<A> low, high;
+                        interleave<A>(sums[n][e], sums[n + 1 < NS ? n + 1 : n][e], low, high, Lanes<A>{});
+                        store_narrow(pairs[e][n / 2] + 2 * l, low);
+                        store_narrow(pairs[e][n / 2] + 2 * l + N, high);
+                    }
+                }
+        };
+        with_width(call.Kw, [&](auto KW) {
+            weigh_planar<NS, NC, KW>(&w[r * block], at, rows, padded, row, call.Kh, call.Kw, this->lanes(j), put);
+        });
+        int64_t done = is_double ? inside / N * N : 0;
+        if (done == inside) return;
+        for (int n = 0; n < NS; ++n)
+            for (int e = 0; e < NC; ++e)
+                unpack_high<T>(&results[(n * NC + e) * STRIP + done], call.y, b, c + e, chunk.point[n].y,
+                               chunk.point[n].a, j + done, inside - done, x);
     }
 
     // ---- channels_last: one cell at a time, vectors along the channels
 
+    static constexpr bool is_wide = std::is_same_v<T, A>;
     std::vector<const A *> taps = std::vector<const A *>(P);
-    Scratch<A> wide_rows, wide_results, dropped = Scratch<A>(call.C);
+    Scratch<A> zeros = Scratch<A>(PART), dropped = zeros;
+    Scratch<A> wide_rows = Scratch<A>(is_last && !is_wide ? call.Kh * padded * PART : 0);
+    Scratch<A> wide_results = Scratch<A>(MOST_POINTS * PART);
 
-    template <int NS>
-    void cells(const A *strip, int64_t b, int64_t i, int64_t j, const Chunk &chunk, int64_t c, int64_t C) {
-        constexpr bool is_wide = std::is_same_v<T, A>;
-        int64_t n_cells = std::min(STRIP, x.low - j);
-        if (!is_wide) widen_cells(b, i, j, c, C);
-        wide_results.resize(is_wide ? 0 : NS * C);
-        for (int64_t l = 0; l < n_cells; ++l) {
-            for (int64_t t = 0; t < P; ++t) {
-                int64_t r = i + t / call.Kw - ry, s = j + l + t % call.Kw - rx;
-                if (r < 0 || r >= y.low || s < 0 || s >= x.low)
+    template <int NS> void cells(int64_t j, int64_t c, int64_t C) {
+        for (int64_t r = 0; r < n_rows; ++r)
+            for (int64_t done = 0; done < C; done += PART) {
+                int64_t n = std::min(PART, C - done);
+                if (!is_wide) widen_cells(i + r, j, c + done, n);
+                for (int64_t l = 0; l < std::min(STRIP, x.low - j); ++l) cell<NS>(r, j, l, c + done, n);
+            }
+    }
+
+    template <int NS> void cell(int64_t r, int64_t j, int64_t l, int64_t c, int64_t C) {
+        const Chunk &chunk = *chunks[r];
+        for (int64_t ty = 0, t = 0; ty < call.Kh; ++ty) {
+            int64_t row = i + r + ty - ry;
+            for (int64_t tx = 0; tx < call.Kw; ++tx, ++t) {
+                int64_t column = j + l + tx - rx;
+                if (row < 0 || row >= y.low || column < 0 || column >= x.low)
                     taps[t] = zeros.data();
                 else if (is_wide)
-                    taps[t] = reinterpret_cast<const A *>(address<T>(call.v, b, c, r, s));
+                    taps[t] = reinterpret_cast<const A *>(address<T>(call.v, b, c, row, column));
                 else
-                    taps[t] = &wide_rows[((t / call.Kw) * padded + l + t % call.Kw) * C];
+                    taps[t] = &wide_rows[(ty * padded + l + tx) * PART];
             }
-            A *out[NS];
-            const A *weights[NS];
-            bool is_there[NS];
-            for (int n = 0; n < NS; ++n) {
-                int64_t p = x.first[j + l] + chunk.point[n].a;
-                is_there[n] = p < x.first[j + l + 1];
-                weights[n] = strip + n * at.point + l;
-                if (!is_wide)
-                    out[n] = &wide_results[n * C];
-                else
-                    out[n] = is_there[n] ? reinterpret_cast<A *>(address<T>(call.y, b, c, chunk.point[n].y, p))
-                                         : dropped.data();
-            }
-            weigh_cells<NS>(out, weights, C);
-            if (!is_wide)
-                for (int n = 0; n < NS; ++n)
-                    if (is_there[n]) {
-                        T *to = address<T>(call.y, b, c, chunk.point[n].y, x.first[j + l] + chunk.point[n].a);
-                        for (int64_t e = 0; e < C; ++e) to[e] = narrow<T>(out[n][e]);
-                    }
         }
+        A *out[NS];
+        T *to[NS];
+        for (int n = 0; n < NS; ++n) {
+            int64_t p = x.first[j + l] + chunk.point[n].a;
+            bool is_there = p < x.first[j + l + 1];
+            to[n] = is_there ? address<T>(call.y, b, c, chunk.point[n].y, p) : reinterpret_cast<T *>(dropped.data());
+            out[n] = is_wide ? reinterpret_cast<A *>(to[n]) : &wide_results[n * PART];
+        }
+        weigh_cell<NS>(out, &w[r * block + l], at, taps.data(), P, C);
+        for (int n = 0; n < NS && !is_wide; ++n) narrow_row(to[n], out[n], C);
     }
 
-    template <int NS> void weigh_cells(A *const *out, const A *const *weights, int64_t C) {
-        constexpr int N = Simd<A>::N, NV = NS > 2 ? 3 : NS == 2 ? 4 : 8;
-        int64_t c = 0;
-        for (; c + NV * N <= C; c += NV * N) weigh_cell<NS, NV>(out, weights, at.tap, taps.data(), P, c);
-        for (; c + N <= C; c += N) weigh_cell<NS, 1>(out, weights, at.tap, taps.data(), P, c);
-        for (; c < C; ++c)
-            for (int n = 0; n < NS; ++n) {
-                A total = 0;
-                for (int64_t t = 0; t < P; ++t) total += weights[n][t * at.tap] * taps[t][c];
-                out[n][c] = total;
-            }
-    }
-
-    void widen_cells(int64_t b, int64_t i, int64_t j, int64_t c, int64_t C) {
-        wide_rows.resize(call.Kh * padded * C);
+    void widen_cells(int64_t row, int64_t j, int64_t c, int64_t C) {
         for (int64_t t = 0; t < call.Kh; ++t)
-            for (int64_t l = 0; l < padded; ++l) {
-                int64_t r = i + t - ry, s = j + l - rx;
+            for (int64_t l = 0; l < STRIP + call.Kw - 1; ++l) {
+                int64_t r = row + t - ry, s = j + l - rx;
                 if (r >= 0 && r < y.low && s >= 0 && s < x.low)
-                    widen_row<T>(&wide_rows[(t * padded + l) * C], address<T>(call.v, b, c, r, s), 1, C);
+                    widen_row<T>(&wide_rows[(t * padded + l) * PART], address<T>(call.v, b, c, r, s), 1, C);
             }
     }
 };
 
 template <class T> void forward(const SapaCall &call) {
     Axis y(call.H, call.low_h), x(call.W, call.low_w);
-    int64_t n = y.is_whole() ? ROWS : 1, blocks = (call.low_h + n - 1) / n;
+    int64_t n = y.is_whole ? ROWS : 1, blocks = (call.low_h + n - 1) / n;
 #pragma omp parallel
     {
         Forward<T> kernel(call, y, x);

@@ -5,21 +5,36 @@
 // points. Channels_last: vectors run along the channels, weights are broadcast.
 #pragma once
 #include <algorithm>
+#include "cells.h"
 #include "simd.h"
 
 namespace sapa::SAPA_ISA {
 
+// one by one: GCC turns `= {}` into a fill of memory
+template <class V, int R, int C> inline void clear(V (&sums)[R][C]) {
+    for (int r = 0; r < R; ++r)
+        for (int c = 0; c < C; ++c) sums[r][c] = V{};
+}
+
 struct Planes {
     int64_t point, tap;  // strides of the weights
 };
+// the same for a strip of cells, known to the compiler
+constexpr int64_t STRIP = 32;
+struct Strip {
+    static constexpr int64_t point = STRIP, tap = MOST_POINTS * STRIP;
+    operator Planes() const { return {point, tap}; }
+};
 
-// s[n][tap tx of a row] += <a[n], b shifted by tx>: a is [n][d][a_length], b is [d][b_length], at lane 0
+// s[n][tap tx of a row] = <a[n], b shifted by tx>, added to what is there unless it is the first part of the sum: a is
+// [n][d][a_length], b is [d][b_length], at lane 0
 template <int NS, int NT, class A>
 inline void dot_taps(A *s, Planes at, const A *a, int64_t a_length, const A *b, int64_t b_length, int64_t D,
-                     int64_t lanes) {
+                     int64_t lanes, bool is_first) {
     for (int64_t l = 0; l < lanes; l += Simd<A>::N) {
         Vec<A> acc[NS][NT];
-        for (int n = 0; n < NS; ++n)
+        clear(acc);
+        for (int n = 0; n < NS && !is_first; ++n)
             for (int t = 0; t < NT; ++t) acc[n][t] = load(s + n * at.point + t * at.tap + l);
         for (int64_t d = 0; d < D; ++d) {
             Vec<A> bt[NT];
@@ -36,34 +51,36 @@ inline void dot_taps(A *s, Planes at, const A *a, int64_t a_length, const A *b, 
 
 template <int NS, class A>
 void dot_planar(A *s, Planes at, const A *a, int64_t a_length, const A *b, int64_t b_length, int64_t D, int64_t Kw,
-                int64_t lanes) {
+                int64_t lanes, bool is_first) {
     int64_t t = 0;
-    for (; t + 3 <= Kw; t += 3) dot_taps<NS, 3>(s + t * at.tap, at, a, a_length, b + t, b_length, D, lanes);
-    if (Kw - t == 2) dot_taps<NS, 2>(s + t * at.tap, at, a, a_length, b + t, b_length, D, lanes);
-    if (Kw - t == 1) dot_taps<NS, 1>(s + t * at.tap, at, a, a_length, b + t, b_length, D, lanes);
+    for (; t + 3 <= Kw; t += 3) dot_taps<NS, 3>(s + t * at.tap, at, a, a_length, b + t, b_length, D, lanes, is_first);
+    if (Kw - t == 2) dot_taps<NS, 2>(s + t * at.tap, at, a, a_length, b + t, b_length, D, lanes, is_first);
+    if (Kw - t == 1) dot_taps<NS, 1>(s + t * at.tap, at, a, a_length, b + t, b_length, D, lanes, is_first);
 }
 
-// y[n][c] = sum over taps of w[n][tap] * rows[c][ty] shifted by tx; `step` rows from channel to channel
-template <int NS, int NC, class A>
-void weigh_planar(A *y, int64_t length, const A *w, Planes at, const A *const *rows, int64_t step, int64_t Kh,
-                  int64_t Kw, int64_t lanes) {
+// y[n][c] = sum over taps of w[n][tap] * rows[c][ty] shifted by tx, handed vector by vector to put(l, y). Not inlined:
+// its registers are all taken. KW is Kw, or 0 where the compiler does not know it.
+template <int NS, int NC, int KW, class A, class At, class Put>
+__attribute__((noinline)) void weigh_planar(const A *w, At at, const A *rows, int64_t channel, int64_t row, int64_t Kh,
+                                            int64_t Kw, int64_t lanes, const Put &put) {
     for (int64_t l = 0; l < lanes; l += Simd<A>::N) {
-        Vec<A> acc[NS][NC] = {};
+        Vec<A> acc[NS][NC];
+        clear(acc);
         const A *wt = w + l;
         for (int64_t i = 0; i < Kh; ++i) {
-            const A *row[NC];
-            for (int c = 0; c < NC; ++c) row[c] = rows[c * step + i] + l;
-            for (int64_t j = 0; j < Kw; ++j, wt += at.tap) {
+            const A *at_tap[NC];
+            for (int c = 0; c < NC; ++c) at_tap[c] = rows + i * row + c * channel + l;
+#pragma GCC unroll 8
+            for (int64_t j = 0; j < (KW ? KW : Kw); ++j, wt += at.tap) {
                 Vec<A> b[NC];
-                for (int c = 0; c < NC; ++c) b[c] = load(row[c] + j);
+                for (int c = 0; c < NC; ++c) b[c] = load(at_tap[c] + j);
                 for (int n = 0; n < NS; ++n) {
                     Vec<A> wn = keep(load(wt + n * at.point));
                     for (int c = 0; c < NC; ++c) acc[n][c] += wn * b[c];
                 }
             }
         }
-        for (int n = 0; n < NS; ++n)
-            for (int c = 0; c < NC; ++c) store(y + (n * NC + c) * length + l, acc[n][c]);
+        put(l, acc);
     }
 }
 
@@ -103,7 +120,8 @@ template <class A> inline Vec<A> load_part(const A *p, int64_t n) {
 // s[n][t] += <a[n], b[t]> over C channels
 template <int NS, int NT, class A> inline void dot_cell(A *const *s, const A *const *a, const A *const *b, int64_t C) {
     constexpr int N = Simd<A>::N;
-    Vec<A> acc[NS][NT] = {};
+    Vec<A> acc[NS][NT];
+    clear(acc);
     int64_t c = 0;
     for (; c + N <= C; c += N) {
         Vec<A> bt[NT];
@@ -121,18 +139,36 @@ template <int NS, int NT, class A> inline void dot_cell(A *const *s, const A *co
 }
 
 // y[n] = sum over T taps of w[n][t] * b[t]; NV vectors of channels at once
-template <int NS, int NV, class A>
-inline void weigh_cell(A *const *y, const A *const *w, int64_t tap, const A *const *b, int64_t T, int64_t c) {
+template <int NS, int NV, class A, class At>
+inline void weigh_vectors(A *const *y, const A *w, At at, const A *const *b, int64_t T, int64_t c) {
     constexpr int N = Simd<A>::N;
-    Vec<A> acc[NS][NV] = {};
-    for (int64_t t = 0; t < T; ++t) {
+    Vec<A> acc[NS][NV];
+    clear(acc);
+    for (int64_t t = 0; t < T; ++t, w += at.tap) {
         Vec<A> bt[NV];
-        for (int v = 0; v < NV; ++v) bt[v] = load(b[t] + c + v * N);
-        for (int n = 0; n < NS; ++n)
-            for (int v = 0; v < NV; ++v) acc[n][v] += w[n][t * tap] * bt[v];
+        for (int v = 0; v < NV; ++v) bt[v] = keep(load(b[t] + c + v * N));
+        for (int n = 0; n < NS; ++n) {
+            Vec<A> wn = splat(w[n * at.point]);
+            for (int v = 0; v < NV; ++v) acc[n][v] += wn * bt[v];
+        }
     }
     for (int n = 0; n < NS; ++n)
         for (int v = 0; v < NV; ++v) store(y[n] + c + v * N, acc[n][v]);
+}
+
+template <int NS, class A, class At>
+__attribute__((noinline)) void weigh_cell(A *const *y, const A *w, At at, const A *const *b, int64_t T, int64_t C) {
+    constexpr int N = Simd<A>::N, NV = NS > 2 ? 3 : NS == 2 ? 4 : 8;
+    int64_t c = 0;
+    for (; c + NV * N <= C; c += NV * N) weigh_vectors<NS, NV>(y, w, at, b, T, c);
+    for (; c + 2 * N <= C; c += 2 * N) weigh_vectors<NS, 2>(y, w, at, b, T, c);
+    for (; c + N <= C; c += N) weigh_vectors<NS, 1>(y, w, at, b, T, c);
+    for (; c < C; ++c)
+        for (int n = 0; n < NS; ++n) {
+            A total = 0;
+            for (int64_t t = 0; t < T; ++t) total += w[n * at.point + t * at.tap] * b[t][c];
+            y[n][c] = total;
+        }
 }
 
 // out[t] += sum over points of w[n][t] * a[n]; NV vectors of channels at once

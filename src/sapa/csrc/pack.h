@@ -12,46 +12,88 @@ template <class T> inline T *address(const SapaMap &m, int64_t b, int64_t c, int
     return static_cast<T *>(m.data) + b * m.batch + c * m.channel + y * m.row + x * m.column;
 }
 
+// n numbers `stride` apart
 template <class T, class A> inline void widen_row(A *to, const T *from, int64_t stride, int64_t n) {
     constexpr int N = Simd<A>::N;
     int64_t i = 0;
-    if constexpr (std::is_same_v<T, A>) {
-        if (stride == 1)
-            for (; i + N <= n; i += N) store(to + i, load(from + i));
-        else if (stride == 2)
-            for (; i + N < n; i += N) store(to + i, halve<A>(load(from + 2 * i), load(from + 2 * i + N), Lanes<A>{}));
-    } else if (stride == 1) {
-        for (; i < n; ++i) to[i] = widen(from[i]);
+    if (stride == 1 && n >= N) {
+        for (; i + N <= n; i += N) store(to + i, load_wide(from + i));
+        if (i < n) store(to + n - N, load_wide(from + n - N));
+        return;
+    }
+    if (stride == 2) {
+        for (; i + N < n; i += N)
+            store(to + i, halve<false, A>(load_wide(from + 2 * i), load_wide(from + 2 * i + N), Lanes<A>{}));
+        if (i + N == n) {
+            store(to + i, halve<true, A>(load_wide(from + 2 * i), load_wide(from + 2 * i + N - 1), Lanes<A>{}));
+            return;
+        }
     }
     for (; i < n; ++i) to[i] = widen(from[i * stride]);
 }
 
-// columns [x, x + n) of a low-res row, zero outside the image
-template <class T, class A>
-inline void pack_low(A *to, const SapaMap &m, int64_t b, int64_t c, int64_t y, int64_t x, int64_t n, int64_t h,
-                     int64_t w) {
-    int64_t from = std::max<int64_t>(0, -x), until = std::max(from, std::min(n, w - x));
-    if (y < 0 || y >= h) from = until = 0;
-    for (int64_t i = 0; i < from; ++i) to[i] = 0;
-    widen_row<T>(to + from, address<T>(m, b, c, y, x + from), m.column, until - from);
-    for (int64_t i = until; i < n; ++i) to[i] = 0;
+template <class T, class A> inline void narrow_row(T *to, const A *from, int64_t n) {
+    constexpr int N = Simd<A>::N;
+    int64_t i = 0;
+    for (; i + N <= n; i += N) store_narrow(to + i, load(from + i));
+    for (; i < n; ++i) to[i] = narrow<T>(from[i]);
 }
 
-// point a of cells [j, j + n) of a high-res row; zero where a cell has no such point, and beyond the image
+// to[c * length + i] = from[c * channel + i * column] for C channels and n columns
 template <class T, class A>
-inline void pack_high(A *to, const SapaMap &m, int64_t b, int64_t c, int64_t y, int64_t a, int64_t j, int64_t n,
-                      const Axis &x) {
-    int64_t inside = std::min(n, x.low - j);
-    const T *row = address<T>(m, b, c, y, 0);
-    if (x.is_whole()) {
-        widen_row<T>(to, row + (x.most * j + a) * m.column, x.most * m.column, inside);
-    } else {
-        for (int64_t l = 0; l < inside; ++l) {
-            int64_t p = x.first[j + l] + a;
-            to[l] = p < x.first[j + l + 1] ? widen(row[p * m.column]) : 0;
+inline void widen_rows(A *to, int64_t length, const T *from, int64_t channel, int64_t column, int64_t C, int64_t n) {
+    constexpr int N = Simd<A>::N;
+    int64_t done = 0;
+    if (channel == 1 && column != 1)
+        for (; done + N <= C; done += N) {
+            int64_t i = 0;
+            for (; i + N <= n; i += N) {
+                Vec<A> square[N];
+                for (int l = 0; l < N; ++l) square[l] = load_wide(from + (i + l) * column + done);
+                transpose<A>(square);
+                for (int l = 0; l < N; ++l) store(to + (done + l) * length + i, square[l]);
+            }
+            for (; i < n; ++i)
+                for (int l = 0; l < N; ++l) to[(done + l) * length + i] = widen(from[i * column + done + l]);
         }
+    for (; done < C; ++done) widen_row<T>(to + done * length, from + done * channel, column, n);
+}
+
+// columns [x, x + n) of C channels of a low-res row, zero outside the image
+template <class T, class A>
+inline void pack_low(A *to, int64_t length, const SapaMap &m, int64_t b, int64_t c, int64_t C, int64_t y, int64_t x,
+                     int64_t n, int64_t h, int64_t w) {
+    int64_t from = std::max<int64_t>(0, -x), until = std::max(from, std::min(n, w - x));
+    if (y < 0 || y >= h) from = until = 0;
+    for (int64_t e = 0; e < C; ++e) {
+        std::fill(to + e * length, to + e * length + from, A(0));
+        std::fill(to + e * length + until, to + e * length + n, A(0));
     }
-    std::fill(to + inside, to + n, A(0));
+    if (from < until)
+        widen_rows<T>(to + from, length, address<T>(m, b, c, y, x + from), m.channel, m.column, C, until - from);
+}
+
+// point a of cells [j, j + n) of C channels of a high-res row; zero where a cell has no such point, and beyond the image
+template <class T, class A>
+inline void pack_high(A *to, int64_t length, const SapaMap &m, int64_t b, int64_t c, int64_t C, int64_t y, int64_t a,
+                      int64_t j, int64_t n, const Axis &x) {
+    int64_t inside = std::min(n, x.low - j);
+    if (x.is_whole)
+        widen_rows<T>(to, length, address<T>(m, b, c, y, x.most * j + a), m.channel, x.most * m.column, C, inside);
+    for (int64_t e = 0; e < C; ++e) {
+        const T *row = address<T>(m, b, c + e, y, 0);
+        for (int64_t l = 0; l < inside && !x.is_whole; ++l) {
+            int64_t p = x.first[j + l] + a;
+            to[e * length + l] = p < x.first[j + l + 1] ? widen(row[p * m.column]) : 0;
+        }
+        std::fill(to + e * length + inside, to + e * length + n, A(0));
+    }
+}
+
+// asks for the lines of n numbers ahead of time
+template <class T, bool is_output> inline void expect(const T *from, int64_t n) {
+    for (int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(from + i, is_output);
+    __builtin_prefetch(from + n - 1, is_output);
 }
 
 template <class T, class A>
@@ -59,7 +101,7 @@ inline void unpack_high(const A *from, const SapaMap &m, int64_t b, int64_t c, i
                         int64_t n, const Axis &x) {
     int64_t inside = std::min(n, x.low - j);
     T *row = address<T>(m, b, c, y, 0);
-    if (x.is_whole()) {
+    if (x.is_whole) {
         T *to = row + (x.most * j + a) * m.column;
         int64_t stride = x.most * m.column;
         for (int64_t l = 0; l < inside; ++l) to[l * stride] = narrow<T>(from[l]);
@@ -68,23 +110,6 @@ inline void unpack_high(const A *from, const SapaMap &m, int64_t b, int64_t c, i
             int64_t p = x.first[j + l] + a;
             if (p < x.first[j + l + 1]) row[p * m.column] = narrow<T>(from[l]);
         }
-    }
-}
-
-// both points of each cell, to a row twice as long
-template <class T, class A> inline void unpack_pairs(const A *even, const A *odd, T *to, int64_t n) {
-    constexpr int N = Simd<A>::N;
-    int64_t l = 0;
-    if constexpr (std::is_same_v<T, A>)
-        for (; l + N <= n; l += N) {
-            Vec<A> low, high;
-            interleave<A>(load(even + l), load(odd + l), low, high, Lanes<A>{});
-            store(to + 2 * l, low);
-            store(to + 2 * l + N, high);
-        }
-    for (; l < n; ++l) {
-        to[2 * l] = narrow<T>(even[l]);
-        to[2 * l + 1] = narrow<T>(odd[l]);
     }
 }
 

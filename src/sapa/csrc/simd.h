@@ -58,11 +58,23 @@ inline void interleave(Vec<A> a, Vec<A> b, Vec<A> &low, Vec<A> &high, std::integ
     low = __builtin_shufflevector(a, b, (I / 2 + I % 2 * N)...);
     high = __builtin_shufflevector(a, b, (N / 2 + I / 2 + I % 2 * N)...);
 }
-// every second number of two vectors
-template <class A, int... I> inline Vec<A> halve(Vec<A> a, Vec<A> b, std::integer_sequence<int, I...>) {
-    return __builtin_shufflevector(a, b, (2 * I)...);
+// every second number of two vectors, which overlap in one number if the second starts early
+template <bool is_early, class A, int... I>
+inline Vec<A> halve(Vec<A> a, Vec<A> b, std::integer_sequence<int, I...>) {
+    constexpr int N = sizeof...(I);
+    return __builtin_shufflevector(a, b, (2 * I + (is_early && 2 * I >= N))...);
 }
 template <class A> using Lanes = std::make_integer_sequence<int, Simd<A>::N>;
+
+// rows of a square of N vectors become its columns
+template <class A> inline void transpose(Vec<A> *v) {
+    constexpr int N = Simd<A>::N;
+    for (int stage = 1; stage < N; stage *= 2) {
+        Vec<A> next[N];
+        for (int i = 0; i < N / 2; ++i) interleave<A>(v[i], v[i + N / 2], next[2 * i], next[2 * i + 1], Lanes<A>{});
+        for (int i = 0; i < N; ++i) v[i] = next[i];
+    }
+}
 
 // scratch whose vectors do not straddle cache lines
 template <class A> struct Aligned {
@@ -101,6 +113,41 @@ template <> inline bfloat16 narrow<bfloat16, float>(float x) {
     std::memcpy(&bits, &x, 4);
     uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     return {uint16_t(x != x ? 0x7fc0 : rounded)};
+}
+
+// a vector of the accumulation type, from and to elements of any type
+typedef uint16_t Bits16 __attribute__((vector_size(SAPA_VECTOR_BYTES / 2)));
+typedef uint32_t Bits32 __attribute__((vector_size(SAPA_VECTOR_BYTES)));
+typedef float16 Halves __attribute__((vector_size(SAPA_VECTOR_BYTES / 2)));
+
+template <class To, class From> inline To as(const From &from) {
+    static_assert(sizeof(To) == sizeof(From));
+    To to;
+    std::memcpy(&to, &from, sizeof to);
+    return to;
+}
+inline Vec<double> load_wide(const double *p) { return load(p); }
+inline Vec<float> load_wide(const float *p) { return load(p); }
+inline Vec<float> load_wide(const bfloat16 *p) {
+    Bits16 bits;
+    std::memcpy(&bits, p, sizeof bits);
+    return as<Vec<float>>(__builtin_convertvector(bits, Bits32) << 16);
+}
+inline Vec<float> load_wide(const float16 *p) {
+    Halves halves;
+    std::memcpy(&halves, p, sizeof halves);
+    return __builtin_convertvector(halves, Vec<float>);
+}
+inline void store_narrow(double *p, Vec<double> v) { store(p, v); }
+inline void store_narrow(float *p, Vec<float> v) { store(p, v); }
+inline void store_narrow(bfloat16 *p, Vec<float> v) {
+    Bits32 bits = as<Bits32>(v), rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    Bits16 kept = __builtin_convertvector(v != v ? Bits32{} + 0x7fc0 : rounded, Bits16);
+    std::memcpy(p, &kept, sizeof kept);
+}
+inline void store_narrow(float16 *p, Vec<float> v) {
+    Halves halves = __builtin_convertvector(v, Halves);
+    std::memcpy(p, &halves, sizeof halves);
 }
 
 // e^x for x <= 0, to about one unit in the last place; 0 where it would be denormal

@@ -8,8 +8,8 @@
 
 namespace sapa::SAPA_ISA {
 
-constexpr int64_t STRIP = 32;
 constexpr int64_t DEPTH = 32;
+constexpr int64_t ROWS = 8;  // rows of cells that share what they read
 
 // calls f with the number of points as a constant
 template <class F> inline void with_points(int n, F f) {
@@ -23,13 +23,27 @@ template <class F> inline void with_points(int n, F f) {
     }
 }
 
+// and with the width of the window, if it is a usual one
+template <class F> inline void with_width(int64_t Kw, F f) {
+    switch (Kw) {
+        case 3:
+            return f(std::integral_constant<int, 3>{});
+        case 5:
+            return f(std::integral_constant<int, 5>{});
+        case 7:
+            return f(std::integral_constant<int, 7>{});
+        default:
+            return f(std::integral_constant<int, 0>{});
+    }
+}
+
 template <class T> struct Window {
     using A = typename Wide<T>::type;
 
     const SapaCall &call;
     const Axis &y, &x;
     int64_t P, ry, rx, padded;
-    Scratch<A> high, low;  // [points][DEPTH][STRIP] [Kh][DEPTH][padded]
+    Scratch<A> high, low;  // [points][DEPTH][STRIP] [Kh + ROWS - 1][DEPTH][padded]
 
     Window(const SapaCall &call, const Axis &y, const Axis &x)
         : call(call),
@@ -38,76 +52,76 @@ template <class T> struct Window {
           P(call.Kh * call.Kw),
           ry(call.Kh / 2),
           rx(call.Kw / 2),
-          padded(STRIP + call.Kw - 1),
+          padded((STRIP + call.Kw + 14) / 16 * 16),
           high(MOST_POINTS * DEPTH * STRIP),
-          low(call.Kh * DEPTH * padded) {}
+          low((call.Kh + ROWS - 1) * DEPTH * padded) {}
 
     int64_t lanes(int64_t j) const {
         constexpr int64_t N = Simd<A>::N;
         return std::min(STRIP, (x.low - j + N - 1) / N * N);
     }
 
-    void pack_low_rows(const SapaMap &m, int64_t b, int64_t c, int64_t depth, int64_t i, int64_t j) {
-        for (int64_t t = 0; t < call.Kh; ++t)
-            for (int64_t d = 0; d < depth; ++d)
-                pack_low<T>(&low[(t * DEPTH + d) * padded], m, b, c + d, i + t - ry, j - rx, padded, y.low, x.low);
+    // the rows that the windows of n rows of cells from i on reach
+    void pack_low_rows(A *to, int64_t row, const SapaMap &m, int64_t c, int64_t C, int64_t b, int64_t i, int64_t n,
+                       int64_t j) const {
+        for (int64_t t = 0; t < call.Kh + n - 1; ++t)
+            pack_low<T>(to + t * row, padded, m, b, c, C, i + t - ry, j - rx, lanes(j) + call.Kw - 1, y.low, x.low);
     }
 
-    // s[n][t] = <a[point n], b[window]> over channels [c, c + C)
-    void dot(A *s, Planes at, const SapaMap &a, const SapaMap &b, int64_t C, int64_t c, int64_t batch, int64_t i,
-             int64_t j, const Chunk &chunk) {
-        int64_t n_lanes = lanes(j);
+    // asks for the rows of the points of a chunk ahead of time: planes are pages apart, and no processor foresees that
+    template <bool is_output>
+    void expect_high(const SapaMap &m, int64_t b, int64_t c, int64_t C, int64_t j, const Chunk &chunk) const {
+        if (m.column != 1) return;
+        int64_t from = x.first[j], until = x.first[std::min(j + STRIP, x.low)];
         for (int n = 0; n < chunk.n; ++n)
-            for (int64_t t = 0; t < P; ++t) std::fill_n(s + n * at.point + t * at.tap, n_lanes, A(0));
+            for (int64_t e = 0; e < C && (n == 0 || chunk.point[n].y != chunk.point[n - 1].y); ++e)
+                expect<T, is_output>(address<T>(m, b, c + e, chunk.point[n].y, from), until - from);
+    }
+
+    void expect_low(const SapaMap &m, int64_t b, int64_t c, int64_t C, int64_t i, int64_t n, int64_t j) const {
+        if (m.column != 1) return;
+        int64_t from = std::max<int64_t>(0, j - rx), until = std::min(x.low, j + STRIP + rx);
+        for (int64_t e = 0; e < C; ++e)
+            for (int64_t r = std::max<int64_t>(0, i - ry); r < std::min(y.low, i + n + ry); ++r)
+                expect<T, false>(address<T>(m, b, c + e, r, from), until - from);
+    }
+
+    // s[r][n][t] = <a[point n], b[window]> over channels [c, c + C), for the points of each row of cells from i on
+    void dot(A *s, int64_t block, Planes at, const SapaMap &a, const SapaMap &b, int64_t c, int64_t C, int64_t batch,
+             int64_t i, int64_t j, const Chunk *const *chunks, int64_t n_rows) {
+        int64_t n_lanes = lanes(j);
         for (int64_t d = 0; d < C; d += DEPTH) {
             int64_t depth = std::min(DEPTH, C - d);
-            for (int n = 0; n < chunk.n; ++n)
-                for (int64_t e = 0; e < depth; ++e)
-                    pack_high<T>(&high[(n * depth + e) * STRIP], a, batch, c + d + e, chunk.point[n].y,
+            pack_low_rows(low.data(), DEPTH * padded, b, c + d, depth, batch, i, n_rows, j);
+            for (int64_t r = 0; r < n_rows; ++r) {
+                const Chunk &chunk = *chunks[r];
+                if (r + 1 < n_rows) expect_high<false>(a, batch, c + d, depth, j, *chunks[r + 1]);
+                for (int n = 0; n < chunk.n; ++n)
+                    pack_high<T>(&high[n * depth * STRIP], STRIP, a, batch, c + d, depth, chunk.point[n].y,
                                  chunk.point[n].a, j, n_lanes, x);
-            pack_low_rows(b, batch, c + d, depth, i, j);
-            with_points(chunk.n, [&](auto NS) {
-                for (int64_t t = 0; t < call.Kh; ++t)
-                    dot_planar<NS>(s + t * call.Kw * at.tap, at, high.data(), STRIP, &low[t * DEPTH * padded], padded,
-                                   depth, call.Kw, n_lanes);
-            });
+                with_points(chunk.n, [&](auto NS) {
+                    for (int64_t t = 0; t < call.Kh; ++t)
+                        dot_planar<NS>(s + r * block + t * call.Kw * at.tap, at, high.data(), STRIP,
+                                       &low[(r + t) * DEPTH * padded], padded, depth, call.Kw, n_lanes, d == 0);
+                });
+            }
         }
     }
 
-    void scores(A *s, Planes at, int64_t b, int64_t i, int64_t j, const Chunk &chunk) {
-        dot(s, at, call.q, call.k, call.D, 0, b, i, j, chunk);
-        if (call.rows) add_bias(s, at, j, chunk);
-        if (call.border == SAPA_MASK) mask(s, at, i, j, chunk);
+    void scores(A *s, int64_t block, Planes at, int64_t b, int64_t i, int64_t j, const Chunk *const *chunks,
+                int64_t n_rows) {
+        dot(s, block, at, call.q, call.k, 0, call.D, b, i, j, chunks, n_rows);
+        for (int64_t r = 0; r < n_rows; ++r) {
+            if (call.rows) add_bias(s + r * block, at, j, *chunks[r]);
+            if (call.border == SAPA_MASK) mask(s + r * block, at, i + r, j, *chunks[r]);
+        }
     }
 
     // the given weights of one group, as planes
     void read(A *w, Planes at, int64_t group, int64_t b, int64_t j, const Chunk &chunk) {
         for (int n = 0; n < chunk.n; ++n)
-            for (int64_t t = 0; t < P; ++t)
-                pack_high<T>(w + n * at.point + t * at.tap, call.w, b, group * P + t, chunk.point[n].y,
-                             chunk.point[n].a, j, lanes(j), x);
-    }
-
-    // NC channels of the low-res rows that the windows of cells [j, j + lanes) reach from row i on: in place if
-    // possible
-    template <int NC>
-    void low_rows_of(const A **rows, int64_t n, A *scratch, const A *zeros, const SapaMap &m, int64_t b, int64_t c,
-                     int64_t i, int64_t j) const {
-        bool is_inside = j >= rx && j - rx + lanes(j) + call.Kw - 1 <= x.low;
-        for (int64_t e = 0; e < NC; ++e)
-            for (int64_t t = 0; t < n; ++t) {
-                int64_t r = i + t - ry;
-                const A *&row = rows[e * n + t];
-                if (r < 0 || r >= y.low) {
-                    row = zeros;
-                } else if (std::is_same_v<T, A> && is_inside && m.column == 1) {
-                    row = reinterpret_cast<const A *>(address<T>(m, b, c + e, r, j - rx));
-                } else {
-                    A *to = scratch + (e * n + t) * padded;
-                    pack_low<T>(to, m, b, c + e, r, j - rx, padded, y.low, x.low);
-                    row = to;
-                }
-            }
+            pack_high<T>(w + n * at.point, at.tap, call.w, b, group * P, P, chunk.point[n].y, chunk.point[n].a, j,
+                         lanes(j), x);
     }
 
   private:

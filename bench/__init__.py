@@ -1,1 +1,2 @@
-"""Measurements: `python -m bench.ops` times the operators beside their peers and writes bench/results/ops.json."""
+"""Measurements: `python -m bench.ops` and `python -m bench.upsamplers` write bench/results, `python -m bench.render`
+makes docs/performance.md from it. What times one case is in the package: sapa.bench, behind `sapa bench`."""

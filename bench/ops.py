@@ -1,79 +1,73 @@
-"""attend beside what people use today: `python -m bench.ops [--seconds 1]` writes bench/results/ops.json."""
+"""attend beside what people use today: `python -m bench.ops [--quick] [--seconds 0.25]` writes bench/results/ops.json.
+
+Every shape in both memory formats; then, at the main shape, one setting changed at a time; then the targets. Two peers
+take most of the time: the unfold form, which is called few times, and the compiled loop, which is compiled at the
+main shape alone.
+"""
 
 import argparse
-import json
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from rich.progress import track
 
-import sapa
-from bench.timing import interleaved, machine
+from bench import report, targets
+from sapa.bench import FORWARD, TRAINED, Case, measure
+from sapa.bench.peers import LAYOUTS
 
-RESULTS = Path(__file__).with_name("results")
-K, D = 5, 32
-SHAPES = [(1, 256, 32, 32), (1, 256, 64, 64), (1, 64, 128, 128), (1, 256, 50, 76), (2, 128, 57, 83), (1, 512, 16, 16)]
-FORMATS = {"NCHW": torch.contiguous_format, "channels_last": torch.channels_last}
-
-
-def unfolded(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """attend as it is written today without a kernel of its own."""
-    (B, C, h, w), D = v.shape, k.shape[1]
-    keys = F.unfold(k, K, padding=K // 2).view(B, D, K * K, h, w)
-    values = F.unfold(v, K, padding=K // 2).view(B, C, K * K, h, w)
-    scores = torch.einsum("bdhiwj,bdphw->bphiwj", q.reshape(B, D, h, 2, w, 2), keys).softmax(1)
-    return torch.einsum("bphiwj,bcphw->bchiwj", scores, values).reshape(B, C, 2 * h, 2 * w)
+MAIN = Case()
+SHAPES = [
+    *((1, 256, 32, 32), (1, 256, 64, 64), (4, 256, 64, 64), (1, 64, 128, 128)),
+    *((1, 256, 100, 152), (2, 128, 57, 83), (1, 512, 16, 16)),
+]
+QUICK_SHAPES = [(1, 256, 32, 32), (1, 256, 64, 64), (1, 512, 16, 16)]
+CHANGES = [
+    *({"embed_dim": 64}, {"kernel_size": 3}, {"kernel_size": 7}),
+    *({"dtype": "bfloat16"}, {"threads": 1}),
+]
 
 
-def trained(function: Callable[[], Tensor], inputs: list[Tensor]) -> Callable[[], object]:
-    return lambda: torch.autograd.grad(function().sum(), inputs)
+def base(quick: bool) -> list[Case]:
+    return [Case(shape, layout) for shape in (QUICK_SHAPES if quick else SHAPES) for layout in LAYOUTS]
 
 
-def measure(shape: tuple[int, int, int, int], layout: str, seconds: float) -> dict:
-    B, C, h, w = shape
-    sizes = ((B, D, 2 * h, 2 * w), (B, D, h, w), shape)
-    inputs = [torch.randn(size).contiguous(memory_format=FORMATS[layout]).requires_grad_() for size in sizes]
-    q, k, v = inputs
-    frozen = [x.detach() for x in inputs]
-    y = torch.empty(B, C, 2 * h, 2 * w).contiguous(memory_format=FORMATS[layout])
-    deconv = torch.nn.ConvTranspose2d(C, C, 2, 2).requires_grad_(False).to(memory_format=FORMATS[layout])
-    square = torch.randn(1024, 1024)
-    functions: dict[str, Callable[[], object]] = {
-        "attend": lambda: sapa.attend(*frozen),
-        "bilinear": lambda: F.interpolate(frozen[2], scale_factor=2, mode="bilinear"),
-        "bicubic": lambda: F.interpolate(frozen[2], scale_factor=2, mode="bicubic"),
-        "conv_transpose": lambda: deconv(frozen[2]),
-        "unfold": lambda: unfolded(*frozen),
-        "copy of the output": lambda: torch.empty_like(y).copy_(y),
-        "gemm 1024": lambda: square @ square,
-        "attend, trained": trained(lambda: sapa.attend(q, k, v), inputs),
-        "bilinear, trained": trained(lambda: F.interpolate(v, scale_factor=2, mode="bilinear"), [v]),
-        "unfold, trained": trained(lambda: unfolded(q, k, v), inputs),
-    }
-    return {"shape": shape, "layout": layout, "times": interleaved(functions, seconds)}
+def variations(quick: bool) -> list[Case]:
+    layouts = ["NCHW"] if quick else LAYOUTS
+    return [replace(MAIN, layout=layout, **change) for change in CHANGES for layout in layouts]
+
+
+def names_of(case: Case, quick: bool) -> list[str]:
+    """What is timed in a case: everything, but slow peers only where they say something new."""
+    left_out: set[str] = set()
+    if case.layout != "NCHW":
+        # the unfold form copies its maps into one format anyway
+        left_out |= {"unfold, trained", "shift loop, trained"}
+    if case.layout != "NCHW" and case.shape == MAIN.shape and replace(case, layout="NCHW") != MAIN:
+        left_out |= {"unfold"}
+    if quick or replace(case, layout="NCHW") != MAIN:
+        left_out |= {"shift loop", "shift loop, trained"}
+    if quick:
+        left_out |= {"unfold, trained"} if case in base(quick) else {"unfold", "unfold, trained"}
+    return [name for name in FORWARD + TRAINED if name not in left_out]
+
+
+def run(seconds: float, quick: bool) -> dict:
+    result = report.begin(seconds, quick)
+    plan = {"base": base(quick), "variations": variations(quick)}
+    todo = [(part, case) for part, cases in plan.items() for case in cases]
+    result |= {part: [] for part in plan}
+    for part, case in track(todo, "attend and its peers"):
+        result[part].append(measure(case, names_of(case, quick), seconds))
+    return result | targets.measure(MAIN, 4 * seconds)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=1.0, help="time for each function")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=0.25, help="for each function of each case")
+    parser.add_argument("--quick", action="store_true", help="three shapes, and nothing slow")
+    parser.add_argument("--output", type=Path, default=report.RESULTS, help="folder of the results")
     arguments = parser.parse_args()
-    cases = []
-    for shape in SHAPES:
-        for layout in FORMATS:
-            cases.append(measure(shape, layout, arguments.seconds))
-            times = {name: value["ms"] for name, value in cases[-1]["times"].items()}
-            print(shape, layout, " ".join(f"{name} {ms:.2f}" for name, ms in times.items()), flush=True)
-    report = {
-        "machine": machine(),
-        "threads": torch.get_num_threads(),
-        "kernel_size": K,
-        "embed_dim": D,
-        "cases": cases,
-    }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "ops.json").write_text(json.dumps(report, indent=1) + "\n")
+    print(report.save("ops", run(arguments.seconds, arguments.quick), arguments.output))
 
 
 if __name__ == "__main__":

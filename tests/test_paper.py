@@ -109,7 +109,7 @@ def test_the_gate_is_one_channel_in_the_open_unit_interval() -> None:
     x, guide = torch.randn(2, 16, 5, 5).double(), torch.randn(2, 16, 10, 10).double()
     up = SAPA(16, similarity="gated").double()
     of_guide, of_x = up.qy(up.norm_y(guide)), F.interpolate(up.qx(x), scale_factor=2)
-    gate = (up.query(x, up.norm_x(x), guide) - of_x) / (of_guide - of_x)  # [2, 32, 10, 10]
+    gate = (up.query(x, guide) - of_x) / (of_guide - of_x)  # [2, 32, 10, 10]
     assert ((gate > 0) & (gate < 1)).all()
     torch.testing.assert_close(gate, gate[:, :1].expand_as(gate))
     torch.testing.assert_close(gate, F.interpolate(gate[..., ::2, ::2], scale_factor=2))
@@ -129,7 +129,7 @@ def test_the_variants_differ_only_in_preparing_q() -> None:
     x, guide = torch.randn(1, 16, 4, 4), torch.randn(1, 16, 8, 8)
     for similarity in ("inner", "bilinear", "gated", "plain"):
         up = SAPA(16, similarity=similarity)
-        q = up.query(x, up.norm_x(x), guide)
+        q = up.query(x, guide)
         torch.testing.assert_close(up(x, guide), sapa.attend(q, up.k(up.norm_x(x)), x))
 
 
@@ -137,7 +137,7 @@ def test_plain_addition_is_the_gate_removed() -> None:
     x, guide = torch.randn(1, 6, 4, 4), torch.randn(1, 5, 8, 8)
     up = SAPA(6, 5, similarity="plain")
     concatenated = torch.cat([up.norm_y(guide), F.interpolate(x, scale_factor=2)], 1)
-    torch.testing.assert_close(up.query(x, up.norm_x(x), guide), up.q(concatenated))
+    torch.testing.assert_close(up.query(x, guide), up.q(concatenated))
 
 
 @pytest.mark.parametrize(("similarity", "expected"), [("inner", 0), ("bilinear", 17_472), ("gated", 25_953)])

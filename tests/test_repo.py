@@ -1,7 +1,6 @@
 """The repository keeps its own rules: import arrows, public names, file sizes, examples, the built package."""
 
 import ast
-import json
 import re
 import shutil
 import subprocess
@@ -10,10 +9,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
-import torch
 
 import sapa
-from bench import ops, render
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "sapa"
@@ -22,7 +19,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # from the top down: a module imports from its own layer or from those below
 LAYERS = (
     ("cli",),
-    ("demo",),
+    ("bench", "demo"),
     ("nn", "compat"),
     ("functional",),
     ("ops",),
@@ -123,24 +120,6 @@ def test_readme_table_is_true() -> None:
         expected[name] = (up.needs_guide, sum(p.numel() for p in up.parameters()))
     assert found == expected
     assert list(found) == list(sapa.UPSAMPLERS)
-
-
-def test_performance_page_is_made_from_the_measurements() -> None:
-    report = json.loads(render.RESULTS.read_text())
-    assert {"processor", "cores", "load", "torch", "sapa", "commit", "backends"} <= set(report["machine"])
-    assert len(report["cases"]) == len(ops.SHAPES) * len(ops.FORMATS)
-    for case in report["cases"]:
-        for name, value in case["times"].items():
-            assert 0 < value["low"] <= value["ms"] <= value["high"], name
-            assert value["runs"] >= 5
-    assert render.page() == render.PAGE.read_text()
-
-
-def test_benchmark_measures_what_it_says() -> None:
-    q, k, v = torch.randn(1, 32, 8, 8), torch.randn(1, 32, 4, 4), torch.randn(1, 6, 4, 4)
-    torch.testing.assert_close(ops.unfolded(q, k, v), sapa.attend(q, k, v))
-    times = ops.measure((1, 4, 4, 4), "NCHW", seconds=0.001)["times"]
-    assert set(render.COLUMNS) | set(render.TRAINED) <= set(times)
 
 
 def test_kernels_were_built_where_there_is_a_compiler() -> None:

@@ -18,23 +18,22 @@ def bind(function: str, **arguments: tuple[Tensor, str]) -> dict[str, int]:
     """Check that maps given as name=(tensor, "B C h w") agree on every letter and on the device, and that the high-res
     ones are not the smaller; return the size of each letter."""
     sizes: dict[str, int] = {}
-    owners: dict[str, str] = {}
 
     def shape_of(letter: str) -> str:
-        return describe(owners[letter], *arguments[owners[letter]])
+        return next(describe(name, x, letters) for name, (x, letters) in arguments.items() if letter in letters.split())
 
     for name, (x, letters) in arguments.items():
         is_float_tensor(function, name, x, letters)
         for letter, size in zip(letters.split(), x.shape, strict=True):
-            if letter not in owners:
-                owners[letter], sizes[letter] = name, size
-                if size == 0 and letter != "B":
-                    raise ValueError(f"{function}: {letter} is 0: {shape_of(letter)}. Only B may be 0.")
-            elif size != sizes[letter]:
+            known = sizes.setdefault(letter, size)
+            if size != known:
+                owner = shape_of(letter).split()[0]
                 raise ValueError(
-                    f"{function}: {owners[letter]} and {name} disagree on {letter}: "
+                    f"{function}: {owner} and {name} disagree on {letter}: "
                     f"{shape_of(letter)}, {describe(name, x, letters)}."
                 )
+            if size == 0 and letter != "B":
+                raise ValueError(f"{function}: {letter} is 0: {shape_of(letter)}. Only B may be 0.")
     for high, low in ("Hh", "Ww"):
         if high in sizes and low in sizes and sizes[high] < sizes[low]:
             raise ValueError(
@@ -77,7 +76,7 @@ def positive(function: str, **values: int) -> None:
 
 
 def is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
 
 
 def scale_pair(function: str, scale: int | Size) -> Size:

@@ -1,4 +1,4 @@
-"""attend, kernels, assemble: check the arguments, choose a backend, call it.
+"""attend, kernels, assemble, project: check the arguments, choose a backend, call it.
 
 The letters, here and everywhere: `B` batch, `C` value channels, `D` embedding channels, `H W` high-res, `h w` low-res,
 `K` kernel size (`Kh Kw` where the axes differ), `P = Kh*Kw` taps of a window row by row, `G` groups. Upper case is
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from sapa import checks, ops
-from sapa.backends import forced, reference
+from sapa.backends import choose, forced, reference
 from sapa.geometry import Size, inside, size_of
 
 Bias = tuple[Tensor, Tensor] | None
@@ -57,6 +57,8 @@ def attend(
     window = _window("attend", q, kernel_size, normalize, border, bias)
     if _is_plain():
         return reference.attend(q, k, v, bias, *window)
+    if _is_unobserved(q, k, v, *(bias or ())):
+        return choose("attend", v.device).attend(q, k, v, bias, *window)
     return torch.ops.sapa.attend(q, k, v, *(bias or (None, None)), *window)
 
 
@@ -118,7 +120,31 @@ def assemble(
         w = _hand_inside(w, size_of(v), window, groups)
     if _is_plain():
         return reference.assemble(v, w, window, groups)
+    if _is_unobserved(v, w):
+        return choose("assemble", v.device).assemble(v, w, window, groups)
     return torch.ops.sapa.assemble(v, w, window, groups)
+
+
+def project(x: Tensor, weight: Tensor, bias: Tensor | None = None, norm: torch.nn.LayerNorm | None = None) -> Tensor:
+    """Project the channels of each point, after LayerNorm over them if one is given, without a normalised copy of x.
+
+    Args:
+        x: map [B, C, H, W].
+        weight: [D, C].
+        bias: [D].
+        norm: LayerNorm of C channels with weight and bias.
+
+    Returns:
+        [B, D, H, W] in the dtype and memory format of `x`.
+    """
+    checks.bind("project", x=(x, "B C H W"), weight=(weight, "D C"))
+    parameters = (bias, None, None, None) if norm is None else (bias, norm.weight, norm.bias, norm.eps)
+    x, weight = ops.autocast(x, weight)
+    if _is_plain():
+        return reference.project(x, weight, *parameters)
+    if _is_unobserved(x, weight, *(p for p in parameters if isinstance(p, Tensor))):
+        return choose("project", x.device).project(x, weight, *parameters)
+    return torch.ops.sapa.project(x, weight, *parameters)
 
 
 def _window(
@@ -145,3 +171,17 @@ def _is_plain() -> bool:
     # torch.func and forward-mode derivatives cannot enter the registered operators; the reference is made of what
     # they can enter
     return forced() == "reference" or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def _is_unobserved(*tensors: Tensor) -> bool:
+    # nobody records this call: no gradient, no tracing, no counting. Then the way through PyTorch's dispatcher, which
+    # is longer than a small map takes, has nothing to add
+    has_grad = torch.is_grad_enabled()
+    for x in tensors:
+        if not x.is_cpu or (has_grad and x.requires_grad) or type(x) not in (Tensor, torch.nn.Parameter):
+            return False
+    return (
+        not torch.compiler.is_compiling()
+        and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._len_torch_function_stack() == 0
+    )

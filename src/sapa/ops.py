@@ -37,8 +37,9 @@ def register(
         ctx.options = inputs[len(tensors) :]
 
     def differentiate(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        grads = backward_op(g, *ctx.saved_tensors, *ctx.options)
-        return (*grads, *[None] * (len(ctx.needs_input_grad) - len(grads)))
+        tensors = ctx.saved_tensors
+        grads = iter(backward_op(g, *tensors, *ctx.options))
+        return (*(None if x is None else next(grads) for x in tensors), *[None] * len(ctx.options))
 
     def cast_and_call(*args: Any) -> Tensor:
         tensors = autocast(*args[:maps])
@@ -174,6 +175,29 @@ def _assemble_backward_flops(g: Shape, v: Shape, w: Shape, kernel_size: Size, *_
     return _products(w, kernel_size) * 2 * v[1]
 
 
+# ---- project
+
+
+def _project(x: Tensor, weight: Tensor, *args: Any) -> Tensor:
+    return choose("project", x.device).project(x, weight, *args)
+
+
+def _project_backward(g: Tensor, x: Tensor, *args: Any) -> list[Tensor]:
+    return choose("project", x.device).project_backward(g, x, *args)
+
+
+def _project_fake(x: Tensor, weight: Tensor, *_: Any) -> Tensor:
+    return _empty((x.shape[0], weight.shape[0], *x.shape[-2:]), x)
+
+
+def _project_flops(x: Shape, weight: Shape, *_: Any, **__: Any) -> int:
+    return _products(x, (1, 1)) * weight[0] * weight[1]
+
+
+def _project_backward_flops(g: Shape, x: Shape, weight: Shape, *_: Any, **__: Any) -> int:
+    return 2 * _products(x, (1, 1)) * weight[0] * weight[1]
+
+
 def _products(high: Shape, kernel_size: Size) -> int:
     """FLOPs of one channel: a multiplication and an addition for each tap of each high-res point."""
     B, _, H, W = high
@@ -203,4 +227,12 @@ register(
     fake=_assemble_fake,
     flops=_assemble_flops,
     backward_flops=_assemble_backward_flops,
+)
+register(
+    "project(Tensor x, Tensor weight, Tensor? bias, Tensor? gamma, Tensor? beta, float? eps)",
+    call=_project,
+    backward=_project_backward,
+    fake=_project_fake,
+    flops=_project_flops,
+    backward_flops=_project_backward_flops,
 )

@@ -1,10 +1,11 @@
 """The backends, and which one runs.
 
-A backend is a module with `attend`, `attend_backward`, `assemble`, `assemble_backward` (signatures as in
-`reference.py`) and `why_not(device)`. To add one, write the file and give it a line in `BACKENDS`, before the
-backends it should be preferred to.
+A backend is a module with `attend`, `assemble`, `project`, the `_backward` of each (signatures as in `reference.py`)
+and `why_not(device)`. To add one, write the file and give it a line in `BACKENDS`, before the backends it should be
+preferred to.
 """
 
+import sys
 from importlib import import_module
 from types import ModuleType
 
@@ -57,7 +58,7 @@ def forced() -> str | None:
 def choose(function: str, device: torch.device) -> ModuleType:
     """The forced backend, or the first of `BACKENDS` that can run on this device."""
     for name in BACKENDS if _forced is None else (_forced,):
-        backend = import_module(BACKENDS[name])
+        backend = sys.modules.get(BACKENDS[name]) or import_module(BACKENDS[name])
         if backend.why_not(device) is None:
             return backend
     reasons = " · ".join(f"{name}: {reason}" for name, reason in status(device).items())

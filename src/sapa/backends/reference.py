@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sapa.backends.projection import project, project_backward
 from sapa.geometry import Size, collect, inside, keep_format, nearest, size_of
 
 EPSILON = 1e-6
@@ -27,6 +28,18 @@ SLOPES = {
 }
 
 Bias = tuple[Tensor, Tensor] | None
+
+__all__ = [
+    "assemble",
+    "assemble_backward",
+    "attend",
+    "attend_backward",
+    "kernels",
+    "kernels_backward",
+    "project",
+    "project_backward",
+    "why_not",
+]
 
 
 def why_not(device: torch.device | None = None) -> str | None:

@@ -3,6 +3,7 @@
 // again. Nothing is shared between tasks, and each number is summed in the same order however the rows are divided, so
 // results do not depend on the number of threads. Sums are kept in rings of Kh rows and written once.
 #pragma once
+#include "parallel.h"
 #include "window.h"
 
 namespace sapa::SAPA_ISA {
@@ -18,14 +19,14 @@ template <class T> struct Backward : Window<T> {
     // planes of a whole row of cells, with room for the window on both sides
     int64_t margin = (rx + 15) / 16 * 16, length = (x.low + STRIP - 1) / STRIP * STRIP + 2 * margin;
     Planes at{P * length, length};
-    Scratch<A> s = Scratch<A>(MOST_POINTS * P * length), w = s, ds = s;
-    Scratch<A> ring_k = Scratch<A>(call.Kh * call.D * length);
-    Scratch<A> ring_v = Scratch<A>(call.Kh * call.C * (is_last ? x.low : length));
-    Scratch<A> high_rows = Scratch<A>(MOST_POINTS * 2 * length);
+    Scratch<A> s = zeros_of<A>(MOST_POINTS * P * length), w = s, ds = s;
+    Scratch<A> ring_k = zeros_of<A>(call.Kh * call.D * length);
+    Scratch<A> ring_v = zeros_of<A>(call.Kh * call.C * (is_last ? x.low : length));
+    Scratch<A> high_rows = zeros_of<A>(MOST_POINTS * 2 * length);
 
     using Window<T>::Window;
 
-    void rows(int64_t batch, int64_t from_row, int64_t until_row, double *drows, double *dcolumns) {
+    void run(int64_t batch, int64_t from_row, int64_t until_row, double *drows, double *dcolumns) {
         b = batch, from = from_row, until = until_row;
         int64_t first = std::max<int64_t>(0, from - ry), last = std::min(y.low, until + ry);
         for (int64_t i = first; i < last; ++i) {
@@ -104,9 +105,10 @@ template <class T> struct Backward : Window<T> {
                 for (int64_t e = 0; e < depth; ++e) {
                     with_points(chunk.n, [&](auto NS) {
                         weigh_planar<NS, 1, 0>(&ds[margin + j], at, &this->low[e * padded], 0, row, call.Kh, call.Kw,
-                                            this->lanes(j), [&](int64_t l, const Vec<A>(&sums)[NS][1]) {
-                                                for (int n = 0; n < NS; ++n) store(&results[n * STRIP + l], sums[n][0]);
-                                            });
+                                               this->lanes(j), [&](int64_t l, const Vec<A>(&sums)[NS][1]) {
+                                                   for (int n = 0; n < NS; ++n)
+                                                       store(&results[n * STRIP + l], sums[n][0]);
+                                               });
                     });
                     for (int n = 0; n < chunk.n; ++n)
                         unpack_high<T>(results + n * STRIP, call.dq, b, d + e, chunk.point[n].y, chunk.point[n].a, j,
@@ -170,7 +172,7 @@ template <class T> struct Backward : Window<T> {
 
     // ---- channels_last
 
-    Scratch<A> wide_high = Scratch<A>(MOST_POINTS * call.C), wide_low, zeros = Scratch<A>(call.C);
+    Scratch<A> wide_high = Scratch<A>(MOST_POINTS * call.C), wide_low, zeros = zeros_of<A>(call.C);
 
     // the C channels of point p of a row, in the accumulation type
     const A *channels_of(A *scratch, const SapaMap &m, int64_t c, int64_t C, int64_t row, int64_t p) const {
@@ -256,19 +258,19 @@ template <class T> struct Backward : Window<T> {
     }
 };
 
-template <class T> void backward(const SapaCall &call, int threads) {
+template <class T> void backward(const SapaCall &call) {
     using A = typename Wide<T>::type;
     Axis y(call.H, call.low_h), x(call.W, call.low_w);
-    int64_t parts = call.B % threads ? std::min<int64_t>(threads, call.low_h) : 1;
+    int64_t threads = omp_get_max_threads(), parts = call.B % threads ? std::min<int64_t>(threads, call.low_h) : 1;
     std::vector<double> drows(call.rows ? call.B * call.H * call.Kh : 0),
         dcolumns(call.rows ? call.B * call.low_h * call.W * call.Kw : 0);
-#pragma omp parallel for schedule(static)
-    for (int64_t task = 0; task < call.B * parts; ++task) {
-        int64_t part = task % parts;
-        Backward<T> kernel(call, y, x);
-        kernel.rows(task / parts, part * call.low_h / parts, (part + 1) * call.low_h / parts, drows.data(),
-                    dcolumns.data());
-    }
+    in_parallel(
+        call.B * parts, 2 * products(call), [&] { return Backward<T>(call, y, x, 1); },
+        [&](Backward<T> &kernel, int64_t task) {
+            int64_t part = task % parts;
+            kernel.run(task / parts, part * call.low_h / parts, (part + 1) * call.low_h / parts, drows.data(),
+                       dcolumns.data());
+        });
     auto reduce = [](const std::vector<double> &partial, void *to, int64_t n) {
         for (int64_t i = 0; i < n; ++i) {
             double total = 0;

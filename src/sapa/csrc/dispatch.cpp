@@ -1,6 +1,5 @@
 // The entry points, and the choice of the instruction set when the library is loaded. SAPA_ISA in the environment names
 // one to use instead, which must be one this machine has.
-#include <omp.h>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -54,7 +53,13 @@ const char *sapa_forward(const SapaCall *call) {
     return sapa::guarded([&] { sapa::isa.table->forward(*call); });
 }
 const char *sapa_backward(const SapaCall *call) {
-    return sapa::guarded([&] { sapa::isa.table->backward(*call, omp_get_max_threads()); });
+    return sapa::guarded([&] { sapa::isa.table->backward(*call); });
+}
+const char *sapa_project(const SapaProjection *call) {
+    return sapa::guarded([&] { sapa::isa.table->project(*call); });
+}
+const char *sapa_project_backward(const SapaProjection *call) {
+    return sapa::guarded([&] { sapa::isa.table->project_backward(*call); });
 }
 const char *sapa_isa() { return sapa::isa.name; }
 }

@@ -7,27 +7,31 @@
 //
 // Channels_last: of each cell, three vectors of channels and four points make twelve sums.
 #pragma once
+#include "parallel.h"
 #include "window.h"
 
 namespace sapa::SAPA_ISA {
 
+constexpr int64_t ROWS = 8;  // of cells, that share what they read
+
 template <class T> struct Forward : Window<T> {
+    using Base = Window<T>;
     using A = typename Wide<T>::type;
-    using Window<T>::call, Window<T>::x, Window<T>::y, Window<T>::P, Window<T>::ry, Window<T>::rx, Window<T>::padded;
+    using Base::call, Base::x, Base::y, Base::P, Base::ry, Base::rx, Base::padded;
     static constexpr int N = Simd<A>::N;
     static constexpr int64_t CHANNELS = 8, PART = 32 * N;  // of a block, planar and channels_last
 
     bool is_last = call.C > 1 && call.v.channel == 1 && call.y.channel == 1;
     static constexpr Strip at{};
     int64_t block = MOST_POINTS * P * STRIP;
-    Scratch<A> w = Scratch<A>(ROWS * block);
+    Scratch<A> w = Scratch<A>(Base::rows * block);
     int64_t b = 0, i = 0, n_rows = 0;
     const Chunk *chunks[ROWS];  // the same part of the points of each row of cells
 
-    using Window<T>::Window;
+    using Base::Base;
 
     // rows [row, row + n) of cells, which have the same number of points
-    void rows(int64_t batch, int64_t row, int64_t n) {
+    void run(int64_t batch, int64_t row, int64_t n) {
         b = batch, i = row, n_rows = n;
         int64_t C = call.C / call.G;
         std::vector<Chunk> parts[ROWS];
@@ -59,7 +63,7 @@ template <class T> struct Forward : Window<T> {
 
     // ---- planar: vectors along the cells
 
-    Scratch<A> values = Scratch<A>(is_last ? 0 : (call.Kh + ROWS - 1) * CHANNELS * padded);
+    Scratch<A> values = Scratch<A>(is_last ? 0 : (call.Kh + Base::rows - 1) * CHANNELS * padded);
     Scratch<A> results = Scratch<A>(MOST_POINTS * CHANNELS * STRIP);
 
     template <int NS> void planes(int64_t j, int64_t c, int64_t C) {
@@ -115,7 +119,7 @@ template <class T> struct Forward : Window<T> {
 
     static constexpr bool is_wide = std::is_same_v<T, A>;
     std::vector<const A *> taps = std::vector<const A *>(P);
-    Scratch<A> zeros = Scratch<A>(PART), dropped = zeros;
+    Scratch<A> zeros = zeros_of<A>(PART), dropped = Scratch<A>(PART);
     Scratch<A> wide_rows = Scratch<A>(is_last && !is_wide ? call.Kh * padded * PART : 0);
     Scratch<A> wide_results = Scratch<A>(MOST_POINTS * PART);
 
@@ -166,16 +170,15 @@ template <class T> struct Forward : Window<T> {
 
 template <class T> void forward(const SapaCall &call) {
     Axis y(call.H, call.low_h), x(call.W, call.low_w);
-    int64_t n = y.is_whole ? ROWS : 1, blocks = (call.low_h + n - 1) / n;
-#pragma omp parallel
-    {
-        Forward<T> kernel(call, y, x);
-#pragma omp for schedule(static)
-        for (int64_t task = 0; task < call.B * blocks; ++task) {
+    // as many rows a task as leave every thread two tasks
+    int64_t most = std::max<int64_t>(1, call.B * call.low_h / (2 * omp_get_max_threads()));
+    int64_t n = y.is_whole ? std::min(ROWS, most) : 1, blocks = (call.low_h + n - 1) / n;
+    in_parallel(
+        call.B * blocks, products(call), [&] { return Forward<T>(call, y, x, n); },
+        [&](Forward<T> &kernel, int64_t task) {
             int64_t i = task % blocks * n;
-            kernel.rows(task / blocks, i, std::min(n, call.low_h - i));
-        }
-    }
+            kernel.run(task / blocks, i, std::min(n, call.low_h - i));
+        });
 }
 
 }  // namespace sapa::SAPA_ISA

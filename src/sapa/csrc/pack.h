@@ -59,6 +59,31 @@ inline void widen_rows(A *to, int64_t length, const T *from, int64_t channel, in
     for (; done < C; ++done) widen_row<T>(to + done * length, from + done * channel, column, n);
 }
 
+// and back: to[c * channel + i * column] = from[c * length + i]
+template <class T, class A>
+inline void narrow_rows(T *to, int64_t channel, int64_t column, const A *from, int64_t length, int64_t C, int64_t n) {
+    constexpr int N = Simd<A>::N;
+    int64_t done = 0;
+    if (channel == 1 && column != 1)
+        for (; done + N <= C; done += N) {
+            int64_t i = 0;
+            for (; i + N <= n; i += N) {
+                Vec<A> square[N];
+                for (int l = 0; l < N; ++l) square[l] = load(from + (done + l) * length + i);
+                transpose<A>(square);
+                for (int l = 0; l < N; ++l) store_narrow(to + (i + l) * column + done, square[l]);
+            }
+            for (; i < n; ++i)
+                for (int l = 0; l < N; ++l) to[i * column + done + l] = narrow<T>(from[(done + l) * length + i]);
+        }
+    for (; done < C; ++done) {
+        T *row = to + done * channel;
+        const A *numbers = from + done * length;
+        if (column == 1) narrow_row(row, numbers, n);
+        for (int64_t i = 0; i < n && column != 1; ++i) row[i * column] = narrow<T>(numbers[i]);
+    }
+}
+
 // columns [x, x + n) of C channels of a low-res row, zero outside the image
 template <class T, class A>
 inline void pack_low(A *to, int64_t length, const SapaMap &m, int64_t b, int64_t c, int64_t C, int64_t y, int64_t x,
@@ -73,7 +98,8 @@ inline void pack_low(A *to, int64_t length, const SapaMap &m, int64_t b, int64_t
         widen_rows<T>(to + from, length, address<T>(m, b, c, y, x + from), m.channel, m.column, C, until - from);
 }
 
-// point a of cells [j, j + n) of C channels of a high-res row; zero where a cell has no such point, and beyond the image
+// point a of cells [j, j + n) of C channels of a high-res row; zero where a cell has no such point, and beyond the
+// image
 template <class T, class A>
 inline void pack_high(A *to, int64_t length, const SapaMap &m, int64_t b, int64_t c, int64_t C, int64_t y, int64_t a,
                       int64_t j, int64_t n, const Axis &x) {

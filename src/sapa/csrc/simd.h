@@ -59,8 +59,7 @@ inline void interleave(Vec<A> a, Vec<A> b, Vec<A> &low, Vec<A> &high, std::integ
     high = __builtin_shufflevector(a, b, (N / 2 + I / 2 + I % 2 * N)...);
 }
 // every second number of two vectors, which overlap in one number if the second starts early
-template <bool is_early, class A, int... I>
-inline Vec<A> halve(Vec<A> a, Vec<A> b, std::integer_sequence<int, I...>) {
+template <bool is_early, class A, int... I> inline Vec<A> halve(Vec<A> a, Vec<A> b, std::integer_sequence<int, I...>) {
     constexpr int N = sizeof...(I);
     return __builtin_shufflevector(a, b, (2 * I + (is_early && 2 * I >= N))...);
 }
@@ -76,11 +75,13 @@ template <class A> inline void transpose(Vec<A> *v) {
     }
 }
 
-// scratch whose vectors do not straddle cache lines
+// scratch whose vectors do not straddle cache lines, and which is not filled unless a value is given
 template <class A> struct Aligned {
     using value_type = A;
     A *allocate(size_t n) { return static_cast<A *>(::operator new(n * sizeof(A), std::align_val_t(64))); }
     void deallocate(A *p, size_t) { ::operator delete(p, std::align_val_t(64)); }
+    template <class B> void construct(B *p) { ::new (static_cast<void *>(p)) B; }
+    template <class B, class V> void construct(B *p, V &&value) { ::new (static_cast<void *>(p)) B(value); }
     template <class B> struct rebind {
         using other = Aligned<B>;
     };
@@ -88,6 +89,7 @@ template <class A> struct Aligned {
     bool operator!=(const Aligned &) const { return false; }
 };
 template <class A> using Scratch = std::vector<A, Aligned<A>>;
+template <class A> Scratch<A> zeros_of(int64_t n) { return Scratch<A>(n, A(0)); }
 
 // accumulation type of each element type
 template <class T> struct Wide {

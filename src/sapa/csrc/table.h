@@ -6,7 +6,9 @@ namespace sapa {
 
 struct Table {
     void (*forward)(const SapaCall &);
-    void (*backward)(const SapaCall &, int threads);
+    void (*backward)(const SapaCall &);
+    void (*project)(const SapaProjection &);
+    void (*project_backward)(const SapaProjection &);
 };
 
 namespace baseline {

@@ -9,7 +9,10 @@
 namespace sapa::SAPA_ISA {
 
 constexpr int64_t DEPTH = 32;
-constexpr int64_t ROWS = 8;  // rows of cells that share what they read
+
+inline int64_t products(const SapaCall &call) {
+    return call.B * call.H * call.W * call.Kh * call.Kw * (call.C + call.D);
+}
 
 // calls f with the number of points as a constant
 template <class F> inline void with_points(int n, F f) {
@@ -42,19 +45,21 @@ template <class T> struct Window {
 
     const SapaCall &call;
     const Axis &y, &x;
-    int64_t P, ry, rx, padded;
-    Scratch<A> high, low;  // [points][DEPTH][STRIP] [Kh + ROWS - 1][DEPTH][padded]
+    int64_t rows, P, ry, rx, padded;
+    Scratch<A> high, low;  // [points][DEPTH][STRIP] [Kh + rows - 1][DEPTH][padded]
 
-    Window(const SapaCall &call, const Axis &y, const Axis &x)
+    // for `rows` rows of cells at once
+    Window(const SapaCall &call, const Axis &y, const Axis &x, int64_t rows)
         : call(call),
           y(y),
           x(x),
+          rows(rows),
           P(call.Kh * call.Kw),
           ry(call.Kh / 2),
           rx(call.Kw / 2),
           padded((STRIP + call.Kw + 14) / 16 * 16),
           high(MOST_POINTS * DEPTH * STRIP),
-          low((call.Kh + ROWS - 1) * DEPTH * padded) {}
+          low((call.Kh + rows - 1) * DEPTH * padded) {}
 
     int64_t lanes(int64_t j) const {
         constexpr int64_t N = Simd<A>::N;

@@ -1,8 +1,9 @@
 """Layers that treat every point of a map alike, under the parameter names, shapes and first values of the releases."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from sapa.functional import project
 
 GROUPS = 32
 
@@ -18,7 +19,7 @@ class PointLinear(nn.Linear):
     """A linear map of the channels of each point; weight [D, C], as in the first release."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return point_linear(input, self.weight, self.bias)
+        return project(input, self.weight, self.bias)
 
     def reset_parameters(self) -> None:
         start_small(self)
@@ -33,16 +34,18 @@ class PointConv(nn.Conv2d):
     def forward(self, input: Tensor) -> Tensor:
         if torch.compiler.is_compiling():
             # inductor cannot lay out a 1x1 convolution of symbolic size (torch 2.14)
-            return point_linear(input, self.weight.flatten(1), self.bias)
+            return project(input, self.weight.flatten(1), self.bias)
         return super().forward(input)
 
     def reset_parameters(self) -> None:
         start_small(self)
 
 
-def point_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """[B, C, H, W] to [B, D, H, W]."""
-    return F.linear(x.permute(0, 2, 3, 1), weight, bias).permute(0, 3, 1, 2)
+def norm_and_project(x: Tensor, norm: nn.Module, layer: nn.Module) -> Tensor:
+    """layer(norm(x)); in one go where both are the layers of this file, so that the normalised map is never written."""
+    if type(norm) is PointNorm and type(layer) is PointLinear:
+        return project(x, layer.weight, layer.bias, norm)
+    return layer(norm(x))
 
 
 def start_small(layer: nn.Linear | nn.Conv2d) -> None:

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from sapa import checks
-from sapa.functional import attend, kernels
+from sapa.functional import attend, kernels, project
 from sapa.geometry import Size, nearest, size_of
 from sapa.nn.base import Upsampler
-from sapa.nn.pointwise import PointConv, PointLinear, make_norm, point_linear
+from sapa.nn.pointwise import PointConv, PointLinear, PointNorm, make_norm, norm_and_project
 from sapa.nn.prior import Prior
 
 SIMILARITIES = ("inner", "bilinear", "gated", "plain")
@@ -103,28 +103,29 @@ class SAPA(Upsampler):
         self.prior = None if prior is None else Prior(prior, self.scale, self.kernel_size)
 
     def upsample(self, x: Tensor, guide: Tensor, size: Size) -> Tensor:
-        x_hat = self.norm_x(x)
-        v = x if self.v is None else self.v(x_hat)
-        return attend(self.query(x, x_hat, guide), self.k(x_hat), v, **self.window(x, size))
+        v = x if self.v is None else norm_and_project(x, self.norm_x, self.v)
+        return attend(self.query(x, guide), norm_and_project(x, self.norm_x, self.k), v, **self.window(x, size))
 
     def kernels(self, x: Tensor, guide: Tensor) -> Tensor:
         """The weights that `forward` applies, to look at them: [B, K*K, H, W]."""
         size = self.check(x, guide)
-        x_hat = self.norm_x(x)
-        return kernels(self.query(x, x_hat, guide), self.k(x_hat), **self.window(x, size))
+        return kernels(self.query(x, guide), norm_and_project(x, self.norm_x, self.k), **self.window(x, size))
 
-    def query(self, x: Tensor, x_hat: Tensor, guide: Tensor) -> Tensor:
+    def query(self, x: Tensor, guide: Tensor) -> Tensor:
         """[B, D, H, W]. Projections of x are made before it is enlarged, which is equal and S*S times cheaper."""
-        size, guide = size_of(guide), self.norm_y(guide)
+        size = size_of(guide)
         if self.similarity == "inner":
-            return guide
+            return self.norm_y(guide)
         if self.similarity == "bilinear":
-            return self.q(guide)
+            return norm_and_project(guide, self.norm_y, self.q)
         if self.similarity == "gated":
-            gate = torch.sigmoid(self.gate(x_hat))  # [B, 1, h, w]
-            return torch.lerp(nearest(self.qx(x), size), self.qy(guide), nearest(gate, size))
+            gate = torch.sigmoid(norm_and_project(x, self.norm_x, self.gate))  # [B, 1, h, w]
+            qy = norm_and_project(guide, self.norm_y, self.qy)
+            return torch.lerp(nearest(self.qx(x), size), qy, nearest(gate, size))
         of_guide, of_x = self.q.weight.flatten(1).split([self.guide_channels, self.channels], 1)
-        return point_linear(guide, of_guide, self.q.bias) + nearest(point_linear(x, of_x), size)
+        norm = self.norm_y if isinstance(self.norm_y, PointNorm) else None
+        guide = guide if norm else self.norm_y(guide)
+        return project(guide, of_guide, self.q.bias, norm) + nearest(project(x, of_x), size)
 
     def window(self, x: Tensor, size: Size) -> dict[str, Any]:
         bias = None if self.prior is None else self.prior(size, size_of(x))

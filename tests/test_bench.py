@@ -1,0 +1,182 @@
+"""The measurements: fair to the peers, complete, and what docs/performance.md says."""
+
+import json
+import re
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+import sapa
+from bench import memory, ops, plot, render, report, targets, upsamplers
+from sapa.bench import FORWARD, TRAINED, Case, measure
+from sapa.bench.peers import shift_loop, unfolded
+from sapa.bench.show import number, versus
+from sapa.bench.timing import FEWEST, interleaved, threads
+
+SMALL = Case((1, 4, 4, 6), embed_dim=3, threads=1)
+
+
+@pytest.mark.parametrize("function", [unfolded, shift_loop])
+@pytest.mark.parametrize("K", [3, 5])
+def test_peers_compute_what_attend_computes(function, K: int) -> None:
+    inputs = [torch.randn(size, requires_grad=True) for size in ((2, 7, 12, 18), (2, 7, 4, 6), (2, 5, 4, 6))]
+    expected, found = sapa.attend(*inputs, kernel_size=K), function(*inputs, kernel_size=K)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+    g = torch.randn_like(expected)
+    gradients = torch.autograd.grad(expected, inputs, g), torch.autograd.grad(found, inputs, g)
+    torch.testing.assert_close(*gradients, atol=1e-4, rtol=0)
+
+
+def valid(times: dict[str, dict[str, float]]) -> bool:
+    return all(0 < time["low"] <= time["ms"] <= time["high"] and time["runs"] >= FEWEST for time in times.values())
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "channels_last"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_case_times_everything(layout: str, dtype: str) -> None:
+    with torch.compiler.set_stance("force_eager"):
+        result = measure(Case((1, 4, 4, 6), layout, 3, 3, dtype, threads=1), seconds=0.001)
+    assert result["left_out"] == {}
+    assert tuple(result["times"]) == FORWARD + TRAINED
+    assert valid(result["times"])
+    assert set(result["compile_seconds"]) == {"shift loop", "shift loop, trained"}
+    assert result["gflops"] > 0
+    assert result["gemm_gflops"] > 0
+
+
+def test_a_peer_that_cannot_run_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> torch.Tensor:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr("sapa.bench.peers.unfolded", broken)
+    result = measure(SMALL, ["attend", "unfold"], seconds=0.001)
+    assert result["left_out"] == {"unfold": "RuntimeError: no compiler"}
+    assert list(result["times"]) == ["attend"]
+    monkeypatch.setattr("sapa.attend", broken)
+    with pytest.raises(RuntimeError, match="no compiler"):
+        measure(SMALL, ["attend", "unfold"], seconds=0.001)
+
+
+def test_calls_are_mixed_and_slow_functions_called_less_often() -> None:
+    order: list[str] = []
+
+    def function(name: str, size: int):
+        def call() -> None:
+            order.append(name)
+            sum(range(size))
+
+        return call
+
+    ticks: list[float] = []
+    times = interleaved({"slow": function("slow", 300_000), "fast": function("fast", 3_000)}, 0.03, ticks.append)
+    assert FEWEST <= times["slow"]["runs"] < times["fast"]["runs"]
+    middle = [i for i, name in enumerate(order) if name == "slow"][2:-1]
+    assert all("fast" in order[a:b] for a, b in pairwise(middle))
+    assert ticks == sorted(ticks)
+    assert ticks[-1] == 1
+
+
+def test_threads_are_given_back() -> None:
+    before = torch.get_num_threads()
+    with threads(1):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before
+
+
+def test_flops_of_attend() -> None:
+    assert Case().flops() == 2 * 128 * 128 * 25 * (256 + 32)
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_sweep_covers_what_it_should(quick: bool) -> None:
+    cases = ops.base(quick) + ops.variations(quick)
+    assert len(set(cases)) == len(cases)
+    named = {case: ops.names_of(case, quick) for case in cases}
+    assert all({"attend", "bilinear", "gemm", "attend, trained"} <= set(names) for names in named.values())
+    assert ("shift loop" in named[ops.MAIN]) is not quick
+    if not quick:
+        assert set(named[ops.MAIN]) == {*FORWARD, *TRAINED}
+        assert {(case.kernel_size, case.embed_dim, case.dtype, case.threads) for case in cases} == {
+            *((5, 32, "float32", 2), (5, 64, "float32", 2), (3, 32, "float32", 2), (7, 32, "float32", 2)),
+            *((5, 32, "bfloat16", 2), (5, 32, "float32", 1)),
+        }
+
+
+def test_targets_of_a_small_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "extra", lambda case: {"attend": 0.01})
+    result = targets.measure(SMALL, seconds=0.001)
+    assert valid(result["target_times"])
+    rows = result["targets"]
+    assert len(rows) == 11
+    for row in rows:
+        assert row["reached"] is (row["value"] >= row["limit"] if row["at_least"] else row["value"] <= row["limit"])
+        assert row.get("low", row["value"]) <= row["value"] <= row.get("high", row["value"])
+    assert targets.reached({"value": None}) is None
+
+
+@pytest.mark.skipif(not memory.RESET.exists(), reason="only Linux tells the peak of a process")
+def test_memory_of_the_unfold_form_is_seen() -> None:
+    case = Case((1, 64, 32, 32), threads=1)
+    output = 64 * 64 * 64 * 4
+    found = memory.extra(case, ("attend", "unfold"))
+    # 25 copies of the map, which is a quarter of the output
+    assert found["unfold"] > 6
+    assert -0.1 * output < found["attend"] * output < 0.5 * output
+
+
+def test_upsamplers_are_all_timed() -> None:
+    result = upsamplers.run((1, 32, 4, 4), seconds=0.001, quick=True)
+    assert list(result["parameters"]) == list(sapa.UPSAMPLERS)
+    for times in result["times"].values():
+        assert set(times) == {f"{name}{suffix}" for name in sapa.UPSAMPLERS for suffix in ("", ", trained")}
+        assert valid(times)
+    assert "`bilinear`" in render.upsamplers(json.loads(json.dumps(result)))
+
+
+def test_committed_results_are_complete() -> None:
+    found = {name: report.load(name) for name in ("ops", "upsamplers")}
+    keys = {"processor", "instructions", "cores", "load", "load_after", "torch", "sapa", "commit", "backends", "python"}
+    assert all(keys <= set(result["machine"]) for result in found.values())
+    sweep, quick = found["ops"], found["ops"]["quick"]
+    for part, plan in (("base", ops.base(quick)), ("variations", ops.variations(quick))):
+        for result, case in zip(sweep[part], plan, strict=True):
+            assert {key: result[key] for key in asdict(case)} == asdict(case) | {"shape": list(case.shape)}
+            assert set(result["times"]) | set(result["left_out"]) == set(ops.names_of(case, quick))
+            assert valid(result["times"])
+    assert len(sweep["targets"]) == 11
+    assert set(found["upsamplers"]["parameters"]) <= set(sapa.UPSAMPLERS)
+
+
+def test_performance_page_is_made_from_the_results() -> None:
+    assert render.page() == render.PAGE.read_text()
+    assert render.digest() in render.PICTURE.read_text(), "python -m bench.render"
+
+
+def test_rendering_shows_what_is_slower_and_not_reached() -> None:
+    row = {"what": "faster", "limit": 150, "at_least": True, "unit": "x", "value": 100.0, "low": 90.0, "high": 110.0}
+    shares = {"what": "memory", "limit": 0.05, "at_least": False, "unit": "%", "value": None, "reached": None}
+    text = render.targets({"targets": [row | {"reached": False}, shares], "memory": {}})
+    assert "| faster | ≥ 150 x | 100 x (90 x to 110 x) | **no** |" in text
+    assert "| memory | ≤ 5 % | not measured |  |" in text
+    assert "1 of 2 are not reached." in text
+    result = measure(SMALL, ["attend", "bilinear", "gemm", "attend, trained", "bilinear, trained"], seconds=0.001)
+    result["times"]["attend"]["ms"] = 3 * result["times"]["bilinear"]["ms"]
+    text = render.cases({"base": [result]})
+    assert re.search(r"Slower than bilinear in 1 of 1 cases, most at .* NCHW: 3 times its time", text)
+
+
+def test_picture_is_the_same_each_time_it_is_drawn(tmp_path: Path) -> None:
+    result = report.load("ops")
+    for name in ("a", "b"):
+        plot.draw(result, tmp_path / f"{name}.svg", "digest of the results")
+    text = (tmp_path / "a.svg").read_text()
+    assert text == (tmp_path / "b.svg").read_text()
+    assert "digest of the results" in text
+
+
+def test_numbers_as_a_reader_takes_them_in() -> None:
+    assert [number(x) for x in (0.01234, 1.234, 12.34, 123.4, 1234.5)] == ["0.0123", "1.23", "12.3", "123", "1234"]
+    assert (versus(1, 3), versus(3, 1), versus(1, 1)) == ("3x faster", "3x slower", "")

@@ -3,7 +3,7 @@
 PYTHON ?= python3
 RUN := .venv/bin
 
-.PHONY: demo test lint format clean
+.PHONY: demo test lint format sanitize bench clean
 
 demo: .venv/installed
 	$(RUN)/sapa demo
@@ -19,6 +19,24 @@ lint: .venv/installed
 format: .venv/installed
 	$(RUN)/ruff check --fix .
 	$(RUN)/ruff format .
+
+# the C++ kernels over random shapes under AddressSanitizer and UndefinedBehaviorSanitizer, for each instruction set
+CHECKS := -fsanitize=address,undefined -fno-sanitize-recover=all
+KERNELS := -std=c++17 -g -O1 -fopenmp -fno-math-errno -fno-trapping-math $(CHECKS) src/sapa/csrc/kernels.cpp -c
+sanitize:
+	mkdir -p build/sanitize
+	$(CXX) $(KERNELS) -DSAPA_ISA=baseline -o build/sanitize/baseline.o
+	$(CXX) $(KERNELS) -DSAPA_ISA=avx2 -march=x86-64-v3 -o build/sanitize/avx2.o
+	$(CXX) $(KERNELS) -DSAPA_ISA=avx512 -march=x86-64-v4 -o build/sanitize/avx512.o
+	$(CXX) -std=c++17 -g -O1 -fopenmp $(CHECKS) -Isrc/sapa/csrc tests/sanitize.cpp src/sapa/csrc/dispatch.cpp \
+	    build/sanitize/*.o -o build/sanitize/run
+	SAPA_ISA=baseline build/sanitize/run 100
+	build/sanitize/run 300
+
+bench: .venv/installed
+	$(RUN)/python -m bench.ops
+	$(RUN)/python -m bench.upsamplers
+	$(RUN)/python -m bench.render
 
 # everything in one command, so that no package can bring another torch than the pinned one
 .venv/installed: pyproject.toml

@@ -123,3 +123,46 @@ def test_without_a_compiler_the_package_still_builds(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stdout + built.stderr
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.name.endswith("-py3-none-any.whl")
+
+
+def test_training_with_the_kernels_takes_the_same_path() -> None:
+    """A small decoder, 100 steps: the losses are those of the reference."""
+    losses = {}
+    for backend in ("reference", "cpu"):
+        torch.manual_seed(0)
+        x, guide = torch.randn(2, 8, 6, 5), torch.randn(2, 4, 12, 10)
+        target = torch.randn(2, 3, 12, 10)
+        up, head = sapa.SAPA(8, 4, similarity="gated", embed_dim=8), torch.nn.Conv2d(8, 3, 3, padding=1)
+        model = torch.nn.ModuleList([up, head]).double()
+        optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+        losses[backend] = []
+        with sapa.use_backend(backend):
+            for _ in range(100):
+                loss = (head(up(x.double(), guide.double())) - target).square().mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                losses[backend].append(loss.item())
+    assert losses["cpu"][-1] < 0.9 * losses["cpu"][0]
+    assert losses["cpu"] == pytest.approx(losses["reference"], rel=1e-9)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_extra_memory_is_five_percent_of_the_output(layout: torch.memory_format) -> None:
+    """Of a process that allocates nothing else: one call with the output in place, two threads."""
+    is_last = layout == torch.channels_last
+    code = f"""
+import resource, torch
+from sapa.backends import cpu
+torch.set_num_threads(2)
+layout = torch.channels_last if {is_last} else torch.contiguous_format
+q, k, v, y = (torch.ones(1, C, n, n).to(memory_format=layout) for C, n in ((32, 128), (32, 64), (256, 64), (256, 128)))
+small = [x[..., :2, :2] for x in (q, k, v, y)]
+small[0], small[3] = q[..., :4, :4], y[..., :4, :4]
+cpu._run("sapa_forward", cpu._attend_call(*small, [], (5, 5), "softmax", "zero"))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+cpu._run("sapa_forward", cpu._attend_call(q, k, v, y, [], (5, 5), "softmax", "zero"))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / y.nbytes)
+"""
+    result = run(code, MALLOC_ARENA_MAX="1")
+    assert float(result.stdout) < 0.05, result.stderr

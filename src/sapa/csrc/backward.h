@@ -134,9 +134,8 @@ template <class T> struct Backward : Window<T> {
                         int64_t i, const Chunk &chunk) {
         for (int64_t until_c = c + C; c < until_c;) {
             bool is_pair = c + 2 <= until_c;
-            for (int n = 0; n < NS; ++n)
-                pack_high<T>(&high_rows[n * 2 * length + margin], length, high, b, c, 1 + is_pair, chunk.point[n].y,
-                             chunk.point[n].a, 0, length - 2 * margin, x);
+            pack_chunk<T>(&high_rows[margin], 2 * length, length, high, b, c, 1 + is_pair, chunk, 0,
+                          length - 2 * margin, x);
             if (is_pair)
                 scatter_channels<NS, 2>(ring, channels, weights, c, i);
             else
@@ -240,21 +239,19 @@ template <class T> struct Backward : Window<T> {
     void flush(int64_t r) {
         if (!owns(r)) return;
         for (int64_t d = 0; d < call.D && is_attend; ++d)
-            write_row(&ring_k[((r % call.Kh) * call.D + d) * length + margin], 1, call.dk, d, r);
-        for (int64_t c = 0; c < call.C; ++c) {
-            if (is_last)
-                write_row(&ring_v[(r % call.Kh) * x.low * call.C + c], call.C, call.dv, c, r);
-            else
-                write_row(&ring_v[((r % call.Kh) * call.C + c) * length + margin], 1, call.dv, c, r);
+            write_row(&ring_k[((r % call.Kh) * call.D + d) * length + margin], call.dk, d, r);
+        for (int64_t c = 0; c < call.C && !is_last; ++c)
+            write_row(&ring_v[((r % call.Kh) * call.C + c) * length + margin], call.dv, c, r);
+        for (int64_t j = 0; j < x.low && is_last; ++j) {
+            A *sums = &ring_v[((r % call.Kh) * x.low + j) * call.C];
+            narrow_row(address<T>(call.dv, b, 0, r, j), sums, call.C);
+            std::fill_n(sums, call.C, A(0));
         }
     }
 
-    void write_row(A *ring, int64_t stride, const SapaMap &m, int64_t c, int64_t r) {
-        T *to = address<T>(m, b, c, r, 0);
-        for (int64_t j = 0; j < x.low; ++j) {
-            to[j * m.column] = narrow<T>(ring[j * stride]);
-            ring[j * stride] = 0;
-        }
+    void write_row(A *sums, const SapaMap &m, int64_t c, int64_t r) {
+        narrow_rows(address<T>(m, b, c, r, 0), m.channel, m.column, sums, 0, 1, x.low);
+        std::fill_n(sums, x.low, A(0));
     }
 };
 

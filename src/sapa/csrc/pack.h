@@ -116,6 +116,34 @@ inline void pack_high(A *to, int64_t length, const SapaMap &m, int64_t b, int64_
     }
 }
 
+// the points of a chunk, `point` apart: both of a pair of neighbours from one reading of their row
+template <class T, class A>
+inline void pack_chunk(A *to, int64_t point, int64_t length, const SapaMap &m, int64_t b, int64_t c, int64_t C,
+                       const Chunk &chunk, int64_t j, int64_t n, const Axis &x) {
+    constexpr int N = Simd<A>::N;
+    int64_t inside = std::min(n, x.low - j);
+    bool is_double = x.is_whole && x.most == 2 && m.column == 1 && inside % N == 0;
+    for (int p = 0; p < chunk.n; ++p, to += point) {
+        const Point &at = chunk.point[p];
+        if (!is_double || at.a != 0 || p + 1 == chunk.n) {
+            pack_high<T>(to, length, m, b, c, C, at.y, at.a, j, n, x);
+            continue;
+        }
+        for (int64_t e = 0; e < C; ++e) {
+            const T *row = address<T>(m, b, c + e, at.y, 2 * j);
+            A *even = to + e * length, *odd = even + point;
+            for (int64_t l = 0; l < inside; l += N) {
+                Vec<A> low = load_wide(row + 2 * l), high = load_wide(row + 2 * l + N);
+                store(even + l, halve<false, A>(low, high, Lanes<A>{}));
+                store(odd + l, odds<A>(low, high, Lanes<A>{}));
+            }
+            std::fill(even + inside, even + n, A(0));
+            std::fill(odd + inside, odd + n, A(0));
+        }
+        ++p, to += point;
+    }
+}
+
 // asks for the lines of n numbers ahead of time
 template <class T, bool is_output> inline void expect(const T *from, int64_t n) {
     for (int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(from + i, is_output);

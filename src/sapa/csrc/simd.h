@@ -63,6 +63,9 @@ template <bool is_early, class A, int... I> inline Vec<A> halve(Vec<A> a, Vec<A>
     constexpr int N = sizeof...(I);
     return __builtin_shufflevector(a, b, (2 * I + (is_early && 2 * I >= N))...);
 }
+template <class A, int... I> inline Vec<A> odds(Vec<A> a, Vec<A> b, std::integer_sequence<int, I...>) {
+    return __builtin_shufflevector(a, b, (2 * I + 1)...);
+}
 template <class A> using Lanes = std::make_integer_sequence<int, Simd<A>::N>;
 
 // rows of a square of N vectors become its columns

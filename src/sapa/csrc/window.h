@@ -98,12 +98,15 @@ template <class T> struct Window {
         for (int64_t d = 0; d < C; d += DEPTH) {
             int64_t depth = std::min(DEPTH, C - d);
             pack_low_rows(low.data(), DEPTH * padded, b, c + d, depth, batch, i, n_rows, j);
+            int64_t ahead = std::min(DEPTH, C - d - depth);
+            expect_low(b, batch, c + d + depth, ahead, i, n_rows, j);
             for (int64_t r = 0; r < n_rows; ++r) {
                 const Chunk &chunk = *chunks[r];
-                if (r + 1 < n_rows) expect_high<false>(a, batch, c + d, depth, j, *chunks[r + 1]);
-                for (int n = 0; n < chunk.n; ++n)
-                    pack_high<T>(&high[n * depth * STRIP], STRIP, a, batch, c + d, depth, chunk.point[n].y,
-                                 chunk.point[n].a, j, n_lanes, x);
+                if (r + 1 < n_rows)
+                    expect_high<false>(a, batch, c + d, depth, j, *chunks[r + 1]);
+                else
+                    expect_high<false>(a, batch, c + d + depth, ahead, j, *chunks[0]);
+                pack_chunk<T>(high.data(), depth * STRIP, STRIP, a, batch, c + d, depth, chunk, j, n_lanes, x);
                 with_points(chunk.n, [&](auto NS) {
                     for (int64_t t = 0; t < call.Kh; ++t)
                         dot_planar<NS>(s + r * block + t * call.Kw * at.tap, at, high.data(), STRIP,
@@ -124,9 +127,7 @@ template <class T> struct Window {
 
     // the given weights of one group, as planes
     void read(A *w, Planes at, int64_t group, int64_t b, int64_t j, const Chunk &chunk) {
-        for (int n = 0; n < chunk.n; ++n)
-            pack_high<T>(w + n * at.point, at.tap, call.w, b, group * P, P, chunk.point[n].y, chunk.point[n].a, j,
-                         lanes(j), x);
+        pack_chunk<T>(w, at.point, at.tap, call.w, b, group * P, P, chunk, j, lanes(j), x);
     }
 
   private:

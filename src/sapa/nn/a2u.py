@@ -3,6 +3,7 @@
 from math import gcd
 from typing import Any, ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -111,7 +112,11 @@ class A2U(Upsampler):
         if B == 0:  # a convolution has at least one group
             return guide[..., :: self.scale[0], :: self.scale[1]]
         before, after = (k - 1) // 2, k // 2
-        padded = F.pad(guide, (before, after, before, after)).flatten(0, 1).unsqueeze(0)
+        padded = F.pad(guide, (before, after, before, after))
+        if torch.onnx.is_in_onnx_export():  # whose convolutions have a fixed number of groups, and so of samples
+            windows = padded.unfold(2, k, self.scale[0]).unfold(3, k, self.scale[1])  # [B, C, h, w, k, k]
+            return torch.einsum("bchwij,bcij->bchw", windows, filters.expand(B, C, k, k))
+        padded = padded.flatten(0, 1).unsqueeze(0)
         kernels = filters.expand(B, C, k, k).flatten(0, 1).unsqueeze(1)
         return F.conv2d(padded, kernels, stride=self.scale, groups=B * C).unflatten(1, (B, C)).squeeze(0)
 

@@ -79,3 +79,56 @@ def test_without_typer_the_command_says_what_to_install() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 1
     assert result.stderr == "The sapa command needs typer and rich: pip install 'sapa[cli]'\n"
+
+
+def invoke(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_list() -> None:
+    shown = invoke("list")
+    for name in sapa.UPSAMPLERS:
+        assert name in shown
+    rows = json.loads(invoke("list", "--json"))
+    assert [row["name"] for row in rows] == list(sapa.UPSAMPLERS)
+    assert next(row for row in rows if row["name"] == "sapa_b")["parameters"] == 17_472
+    assert invoke("list", "--markdown").splitlines()[2].startswith("| nearest |  |  | no | yes | 0 | 0 |")
+
+
+def test_cost() -> None:
+    arguments = ["cost", "sapa_b", "bilinear", "--channels", "32", "--size", "8"]
+    assert "32 channels, 8x8 to 16x16" in invoke(*arguments)
+    rows = json.loads(invoke(*arguments, "--json"))
+    assert [row["name"] for row in rows] == ["sapa_b", "bilinear"]
+    assert rows[0]["parameters"] == 4 * 32 + 2 * 32 * 32 + 2 * 32
+    assert rows[0]["MACs"] == 64 * (5 * 32 * 32 + 100 * (32 + 32))
+    assert rows[1]["ms"] > 0
+    assert rows[1]["MB"] >= 32 * 256 * 4 / 2**20
+    assert invoke(*arguments, "--csv").splitlines()[0] == "name,parameters,MACs,ms,MB"
+    assert invoke(*arguments, "--markdown").startswith("| name | parameters | MACs | ms | MB |\n| --- |")
+
+
+def test_cost_prints_nothing_besides() -> None:
+    command = [COMMAND, "cost", "nearest", "--channels", "1", "--size", "2", "--json"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stderr == ""
+    assert json.loads(result.stdout)[0]["parameters"] == 0
+
+
+def test_cost_of_the_paper() -> None:
+    tables = json.loads(invoke("cost", "--paper", "--json"))
+    assert [len(rows) for rows in tables.values()] == [21, 4, 53]
+    assert "+12.26 is two M2O blocks" in invoke("cost", "--paper", "--csv")
+
+
+def test_cost_says_what_is_wrong() -> None:
+    for arguments, message in {
+        ("cost", "sapa-b"): "sapa cost: no upsampler 'sapa-b'. Did you mean 'sapa_b'?",
+        ("cost", "nearest", "--size", "0"): "sapa cost: cost: size must be a positive integer",
+        ("list", "--json", "--csv"): "sapa: choose one of --json, --csv and --markdown.",
+    }.items():
+        result = CliRunner().invoke(app, list(arguments))
+        assert result.exit_code == 1
+        assert message in result.output

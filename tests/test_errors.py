@@ -8,6 +8,7 @@ from torch import Tensor
 
 import sapa
 from sapa import SAPA, SAPADeform
+from sapa.nn import needs_guide
 
 attend: Any = sapa.attend
 build: Any = sapa.build
@@ -242,7 +243,7 @@ OTHERS = [
         ValueError,
         lambda: SAPA(16, 8)(X),
         "SAPA needs the high-res map of the encoder: call up(x, guide) with x [B, 16, h, w] and guide [B, 8, H, W]. "
-        "Without a guide: nearest, bilinear.",
+        f"Without a guide: {', '.join(name for name in sapa.UPSAMPLERS if not needs_guide(name))}.",
     ),
     (
         ValueError,
@@ -305,19 +306,19 @@ OTHERS = [
     (
         KeyError,
         lambda: build(["nearest"], 16),
-        "no upsampler ['nearest']. Did you mean 'nearest'? Available: nearest, bilinear, sapa_i, sapa_b, sapa_p, sapa_g, sapa_d.",
+        "no upsampler ['nearest']. Did you mean 'nearest'? Available: " + ", ".join(sapa.UPSAMPLERS) + ".",
     ),
     (
         KeyError,
         lambda: build("SAPA_B", 16),
-        "no upsampler 'SAPA_B'. Did you mean 'sapa_b'? Available: nearest, bilinear, sapa_i, sapa_b, sapa_p, sapa_g, sapa_d.",
+        "no upsampler 'SAPA_B'. Did you mean 'sapa_b'? Available: " + ", ".join(sapa.UPSAMPLERS) + ".",
     ),
     (ValueError, lambda: SAPADeform(16, norm="layer"), "SAPADeform: no norm 'layer'. Available: none, group."),
     (ValueError, lambda: SAPADeform(16, points=0), "SAPADeform: points must be a positive integer, got 0."),
     (
         KeyError,
         lambda: sapa.build("sappa", 16),
-        "no upsampler 'sappa'. Did you mean 'sapa_i'? Available: nearest, bilinear, sapa_i, sapa_b, sapa_p, sapa_g, sapa_d.",
+        "no upsampler 'sappa'. Did you mean 'sapa_i'? Available: " + ", ".join(sapa.UPSAMPLERS) + ".",
     ),
     (AttributeError, lambda: sapa.atend, "module 'sapa' has no attribute 'atend'"),
 ]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import sapa
+from bench import tables
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "sapa"
@@ -19,7 +20,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # from the top down: a module imports from its own layer or from those below
 LAYERS = (
     ("cli",),
-    ("bench", "demo"),
+    ("bench", "demo", "export", "listing", "paper_tables"),
+    ("complexity", "onnx_ops", "paper_cells", "tables"),
     ("nn", "compat"),
     ("functional",),
     ("ops",),
@@ -29,8 +31,22 @@ LAYERS = (
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 PUBLIC = [
-    *("BACKENDS", "Bilinear", "Nearest", "SAPA", "SAPADeform", "UPSAMPLERS", "Upsampler"),
-    *("assemble", "atn", "attend", "build", "kernels", "sim", "status", "use_backend"),
+    *(
+        "A2U",
+        "BACKENDS",
+        "Bicubic",
+        "Bilinear",
+        "BilinearAdditive",
+        "CARAFE",
+        "Cost",
+        "DUpsample",
+        "Deconv",
+        "DySample",
+        "FADE",
+    ),
+    *("FreqFusion", "IndexNet", "JointBilateral", "MaxUnpool", "Nearest", "PixelShuffle", "PixelTCL", "SAPA"),
+    *("SAPADeform", "SIERRA", "UPSAMPLERS", "Upsampler"),
+    *("assemble", "atn", "attend", "build", "cost", "export_onnx", "kernels", "sim", "status", "use_backend"),
 ]
 
 
@@ -110,16 +126,9 @@ def test_readme_code_runs(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_readme_table_is_true() -> None:
-    table = (ROOT / "README.md").read_text().split("<!-- upsamplers -->")[1].split("<!-- /upsamplers -->")[0]
-    rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.strip().splitlines()[2:]]
-    found = {name: (guide == "yes", int(parameters.replace(",", ""))) for name, _, guide, parameters in rows}
-    expected = {}
-    for name in sapa.UPSAMPLERS:
-        up = sapa.build(name, 256)
-        expected[name] = (up.needs_guide, sum(p.numel() for p in up.parameters()))
-    assert found == expected
-    assert list(found) == list(sapa.UPSAMPLERS)
+@pytest.mark.parametrize("path", tables.PAGES, ids=lambda path: path.name)
+def test_tables_of_costs_are_made_from_the_upsamplers(path: Path) -> None:
+    assert tables.written(path) == path.read_text(), "write them anew: python -m bench.tables"
 
 
 def test_kernels_were_built_where_there_is_a_compiler() -> None:

@@ -13,13 +13,31 @@ if TYPE_CHECKING:
     from sapa.backends import use_backend as use_backend
     from sapa.compat import atn as atn
     from sapa.compat import sim as sim
+    from sapa.complexity import Cost as Cost
+    from sapa.complexity import cost as cost
+    from sapa.export import export_onnx as export_onnx
     from sapa.functional import assemble as assemble
     from sapa.functional import attend as attend
     from sapa.functional import kernels as kernels
+    from sapa.nn import A2U as A2U
+    from sapa.nn import CARAFE as CARAFE
+    from sapa.nn import FADE as FADE
     from sapa.nn import SAPA as SAPA
+    from sapa.nn import SIERRA as SIERRA
     from sapa.nn import UPSAMPLERS as UPSAMPLERS
+    from sapa.nn import Bicubic as Bicubic
     from sapa.nn import Bilinear as Bilinear
+    from sapa.nn import BilinearAdditive as BilinearAdditive
+    from sapa.nn import Deconv as Deconv
+    from sapa.nn import DUpsample as DUpsample
+    from sapa.nn import DySample as DySample
+    from sapa.nn import FreqFusion as FreqFusion
+    from sapa.nn import IndexNet as IndexNet
+    from sapa.nn import JointBilateral as JointBilateral
+    from sapa.nn import MaxUnpool as MaxUnpool
     from sapa.nn import Nearest as Nearest
+    from sapa.nn import PixelShuffle as PixelShuffle
+    from sapa.nn import PixelTCL as PixelTCL
     from sapa.nn import SAPADeform as SAPADeform
     from sapa.nn import Upsampler as Upsampler
     from sapa.nn import build as build
@@ -28,7 +46,10 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "sapa.functional": "attend kernels assemble",
-    "sapa.nn": "SAPA SAPADeform Nearest Bilinear Upsampler UPSAMPLERS build",
+    "sapa.nn": "UPSAMPLERS Upsampler build Nearest Bilinear Bicubic JointBilateral MaxUnpool PixelShuffle Deconv "
+    "PixelTCL BilinearAdditive DUpsample CARAFE IndexNet A2U SAPA SAPADeform FADE DySample SIERRA FreqFusion",
+    "sapa.complexity": "cost Cost",
+    "sapa.export": "export_onnx",
     "sapa.compat": "sim atn",
     "sapa.backends": "BACKENDS use_backend status",
 }

@@ -81,9 +81,13 @@ def is_whole(value: object) -> bool:
 
 def scale_pair(function: str, scale: int | Size) -> Size:
     """Scale as (S_y, S_x)."""
-    pair = scale if isinstance(scale, (tuple, list)) else (scale, scale)
-    if len(pair) != 2 or not all(is_whole(S) and S > 0 for S in pair):
-        raise ValueError(f"{function}: scale must be a positive integer, or a pair of them, got {scale!r}.")
+    return whole_pair(function, "scale", scale)
+
+
+def whole_pair(function: str, argument: str, value: int | Size) -> Size:
+    pair = value if isinstance(value, (tuple, list)) else (value, value)
+    if len(pair) != 2 or not all(is_whole(n) and n > 0 for n in pair):
+        raise ValueError(f"{function}: {argument} must be a positive integer, or a pair of them, got {value!r}.")
     return int(pair[0]), int(pair[1])
 
 

@@ -35,6 +35,28 @@ def nearest(x: Tensor, size: Size) -> Tensor:
     return x[..., rows[:, None], columns]
 
 
+def pixel_shuffle(x: Tensor, scale: Size) -> Tensor:
+    """Spread S_y*S_x neighbouring channels over the points of each cell: [B, C*S_y*S_x, h, w] to [B, C, H, W]."""
+    return x.unflatten(1, (-1, *scale)).permute(0, 1, 4, 2, 5, 3).flatten(4, 5).flatten(2, 3)
+
+
+def spread_cells(x: Tensor, scale: Size, size: Size) -> Tensor:
+    """`pixel_shuffle`, without what is beyond the size where the last cells are not whole."""
+    if _repeats(size, scale):
+        return pixel_shuffle(x, scale)
+    rows, columns = (torch.arange(N, device=x.device) for N in size)
+    (Sy, Sx), rows = scale, rows[:, None]
+    return x.unflatten(1, (-1, *scale))[:, :, rows % Sy, columns % Sx, rows // Sy, columns // Sx]
+
+
+def fill_cells(x: Tensor, scale: Size) -> Tensor:
+    """Add zeros at the bottom and on the right, so that the last cells of S_y*S_x points are whole."""
+    if _repeats(size_of(x), scale):
+        return x
+    # S - 1 of them for every size, also a symbolic one: a stride of S passes over what is too many
+    return F.pad(x, (0, scale[1] - 1, 0, scale[0] - 1))
+
+
 def collect(y: Tensor, low: Size) -> Tensor:
     """Add up the high-res points of each centre, the transpose of `nearest`: [B, C, H, W] to [B, C, h, w]."""
     (H, W), (h, w) = size_of(y), low

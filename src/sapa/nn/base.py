@@ -5,22 +5,25 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from sapa import checks
-from sapa.geometry import Size
+from sapa.geometry import Size, keep_format, size_of
 from sapa.ops import is_autocast
 
 
 class Upsampler(nn.Module):
     """Make a feature map larger: `y = up(x)` or `y = up(x, guide)`.
 
-    A subclass sets `needs_guide`, and defines `upsample(x, guide, size)`.
+    A subclass sets `needs_guide` and `any_size`, and defines `upsample(x, guide, size)`.
 
     Args:
         channels: C, of the low-res map.
         guide_channels: of the high-res guide; `channels` if None.
-        scale: S, or (S_y, S_x). Where a guide is given, its size is the output size instead.
+        scale: S, or (S_y, S_x). Where a guide is given, its size is the output size instead. A method that can only
+            multiply the size (`any_size` is False) makes S times the size of x, and cuts what the guide does not have:
+            x is then as large as a stride of S leaves of the guide, h = ceil(H / S).
     """
 
     needs_guide: ClassVar[bool] = False
+    any_size: ClassVar[bool] = True
 
     def __init__(self, channels: int, guide_channels: int | None = None, *, scale: int | Size = 2) -> None:
         super().__init__()
@@ -31,7 +34,11 @@ class Upsampler(nn.Module):
 
     def forward(self, x: Tensor, guide: Tensor | None = None) -> Tensor:
         """[B, C, h, w], and a guide [B, Cg, H, W], to [B, C, H, W]."""
-        return self.upsample(x, guide, self.check(x, guide))
+        size = self.check(x, guide)
+        if self.any_size:
+            return self.upsample(x, guide, size)
+        y = self.upsample(x, guide, (self.scale[0] * x.shape[2], self.scale[1] * x.shape[3]))
+        return y if size_of(y) == size else keep_format(y[..., : size[0], : size[1]], x)
 
     def upsample(self, x: Tensor, guide: Any, size: Size) -> Tensor:
         """What a subclass defines; `guide` is a tensor where `needs_guide`."""
@@ -54,6 +61,8 @@ class Upsampler(nn.Module):
             self._expects("guide", self.guide_channels, guide, "B Cg H W")
             if not is_autocast(x.device.type):
                 checks.same_dtype(function, x=x, guide=guide)
+            if not self.any_size:
+                self._fits(x, size)
         self._expects("x", self.channels, x, "B C h w")
         parameter = next(self.parameters(), None)
         if parameter is not None and parameter.dtype != x.dtype and not is_autocast(x.device.type):
@@ -70,9 +79,22 @@ class Upsampler(nn.Module):
                 f"{checks.describe(name, x, letters)}."
             )
 
+    def _fits(self, x: Tensor, size: Size) -> None:
+        low = size_of(x)
+        if any(not S * (n - 1) < N <= S * n for S, n, N in zip(self.scale, low, size, strict=True)):
+            needed = [-(-N // S) for S, N in zip(self.scale, size, strict=True)]
+            raise ValueError(
+                f"{type(self).__name__} multiplies the size by scale={_plain(self.scale)}: for the guide's "
+                f"{size[0]}x{size[1]} it needs x of {needed[0]}x{needed[1]}, but x is {low[0]}x{low[1]}. Build it with "
+                f"another scale, or take one that fits any size: bilinear, sapa_b."
+            )
+
     def extra_repr(self) -> str:
-        scale = self.scale[0] if self.scale[0] == self.scale[1] else self.scale
-        return f"{self.channels}, {self.guide_channels}, scale={scale}"
+        return f"{self.channels}, {self.guide_channels}, scale={_plain(self.scale)}"
+
+
+def _plain(scale: Size) -> int | Size:
+    return scale[0] if scale[0] == scale[1] else scale
 
 
 def _unguided() -> str:

@@ -1,4 +1,4 @@
-"""Upsamplers by position alone: nearest and bilinear."""
+"""Upsamplers by position alone: nearest, bilinear and bicubic."""
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -19,3 +19,10 @@ class Bilinear(Upsampler):
 
     def upsample(self, x: Tensor, guide: Tensor | None, size: Size) -> Tensor:
         return F.interpolate(x, size, mode="bilinear", align_corners=False)
+
+
+class Bicubic(Upsampler):
+    """Interpolate by cubic convolution (Keys, a = -3/4) between pixel centres (align_corners=False)."""
+
+    def upsample(self, x: Tensor, guide: Tensor | None, size: Size) -> Tensor:
+        return keep_format(F.interpolate(x, size, mode="bicubic", align_corners=False), x)

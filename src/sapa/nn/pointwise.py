@@ -41,6 +41,18 @@ class PointConv(nn.Conv2d):
         start_small(self)
 
 
+class XavierPointConv(PointConv):
+    """The same, with the first values of CARAFE and FADE."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        y = super().forward(input)
+        # nor can it lay out the larger convolution that follows, unless the map is contiguous
+        return y.contiguous() if torch.compiler.is_compiling() else y
+
+    def reset_parameters(self) -> None:
+        start_xavier(self)
+
+
 def norm_and_project(x: Tensor, norm: nn.Module, layer: nn.Module) -> Tensor:
     """layer(norm(x)); in one go where both are the layers of this file, so that the normalised map is never written."""
     if type(norm) is PointNorm and type(layer) is PointLinear:
@@ -51,6 +63,13 @@ def norm_and_project(x: Tensor, norm: nn.Module, layer: nn.Module) -> Tensor:
 def start_small(layer: nn.Linear | nn.Conv2d) -> None:
     """Deviation 0.02 and no bias, so that scores start near zero and weights near a K*K box."""
     nn.init.normal_(layer.weight, std=0.02)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+
+
+def start_xavier(layer: nn.Conv2d) -> None:
+    """Uniform weights after Glorot, and no bias."""
+    nn.init.xavier_uniform_(layer.weight)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
 

@@ -151,3 +151,11 @@ def test_layers_that_were_exchanged_are_called(
 ) -> None:
     x, first, second = torch.randn(1, 6, 3, 3), norm(6), layer()
     torch.testing.assert_close(norm_and_project(x, first, second), second(first(x)))
+
+
+def test_hooks_on_the_layers_are_called() -> None:
+    x, norm, layer, seen = torch.randn(1, 6, 3, 3), PointNorm(6), PointLinear(6, 4), []
+    y = norm_and_project(x, norm, layer)
+    layer.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    torch.testing.assert_close(norm_and_project(x, norm, layer), y)
+    assert len(seen) == 1

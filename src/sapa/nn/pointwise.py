@@ -55,9 +55,16 @@ class XavierPointConv(PointConv):
 
 def norm_and_project(x: Tensor, norm: nn.Module, layer: nn.Module) -> Tensor:
     """layer(norm(x)); in one go where both are the layers of this file, so that the normalised map is never written."""
-    if type(norm) is PointNorm and type(layer) is PointLinear:
+    if type(norm) is PointNorm and type(layer) is PointLinear and not _is_watched(norm) and not _is_watched(layer):
         return project(x, layer.weight, layer.bias, norm)
     return layer(norm(x))
+
+
+def _is_watched(module: nn.Module) -> bool:
+    # a hook wants to see the call itself
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
 
 
 def start_small(layer: nn.Linear | nn.Conv2d) -> None:

@@ -1,0 +1,97 @@
+"""The pictures of docs/upsamplers.md, one for each upsampler: `python -m bench.pictures`."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image, ImageDraw
+from skimage import data
+from torch import Tensor
+
+from sapa import UPSAMPLERS, assemble, build
+from sapa.demo import painter
+
+FOLDER = Path(__file__).parents[1] / "docs" / "img" / "upsamplers"
+SCALE, CHANNELS = 4, 128  # dysample_s has 8 groups of channels in each of the 4*4 points of a cell
+TOP, LEFT, SIDE = 32, 128, 256  # of the photograph that is shown, halved: the face of the astronaut
+POINT = (77, 81)  # row and column in the high-res map: on the edge of the cheek
+REACH = 3  # low-res points to each side of the one under POINT: wider than all windows, so that they can be compared
+ZOOM, GAP, COLOURS = 2, 8, 96
+POSITIVE, NEGATIVE = torch.tensor([0.0, 0.27, 0.53]), torch.tensor([0.84, 0.37, 0.0])
+
+
+def main() -> None:
+    photo = torch.from_numpy(data.astronaut()).permute(2, 0, 1)[None].float() / 255
+    photo = F.avg_pool2d(photo[..., TOP : TOP + SIDE, LEFT : LEFT + SIDE], 2)
+    guide = features(photo)  # [1, C, H, W]
+    x = F.avg_pool2d(guide, SCALE)  # [1, C, h, w]
+    colours = painter(guide)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    save("input", photo[0].permute(1, 2, 0), colours(x))
+    for name in UPSAMPLERS:
+        torch.manual_seed(0)
+        up = build(name, CHANNELS, scale=SCALE).eval()
+        with torch.no_grad():
+            y = up(x, guide)
+        save(name, turned(y, colours(guide)), shade(weights(up, x, guide)))
+
+
+def features(photo: Tensor) -> Tensor:
+    """Random Fourier features, as those of `sapa.demo`: points of like colour have like features."""
+    generator = torch.Generator().manual_seed(0)
+    directions = 3 * torch.randn(CHANNELS, 3, 1, 1, generator=generator)
+    phases = 2 * torch.pi * torch.rand(CHANNELS, generator=generator)
+    return torch.cos(F.conv2d(photo, directions, phases))
+
+
+def weights(up: Any, x: Tensor, guide: Tensor) -> Tensor:
+    """What each low-res point around POINT adds to it, [7, 7]: the derivative by x, all channels taken together."""
+    x = x.clone().requires_grad_()
+    if hasattr(up, "kernels"):
+        # kernels that are made from x have a derivative of their own, which is no weight
+        w = up.kernels(x, guide).detach()
+        y = assemble(x, w, kernel_size=up.kernel_size, groups=w.shape[1] // np.prod(up.kernel_size))
+    else:
+        y = up(x, guide)
+    (gradient,) = torch.autograd.grad(y[0, :, POINT[0], POINT[1]].mean(), x)
+    row, column = (n // SCALE for n in POINT)
+    return gradient[0].sum(0)[row - REACH : row + REACH + 1, column - REACH : column + REACH + 1]
+
+
+def turned(y: Tensor, target: Tensor) -> Tensor:
+    """The first three principal components of y in the colours of target: a learned layer may mix its channels."""
+    points = y[0].flatten(1).T  # [H*W, C]
+    points = points - points.mean(0)
+    components = torch.linalg.eigh(points.T @ points).eigenvectors[:, -3:]
+    design = F.pad(points @ components, (0, 1), value=1.0)  # [H*W, 4]
+    fit = torch.linalg.lstsq(design, target.flatten(0, 1)).solution
+    return (design @ fit).clamp(0, 1).view_as(target)
+
+
+def shade(w: Tensor) -> Tensor:
+    """White for 0, blue for positive weights and orange for negative ones; the largest is full."""
+    strength = (w / w.abs().max().clamp_min(1e-12))[..., None]
+    return 1 - strength.clamp_min(0) * (1 - POSITIVE) - (-strength).clamp_min(0) * (1 - NEGATIVE)
+
+
+def save(name: str, left: Tensor, right: Tensor) -> None:
+    """A map with the window around POINT framed, and beside it a second map of the same size on the page."""
+    side = ZOOM * left.shape[0]
+    canvas = Image.new("RGB", (2 * side + GAP, side), "white")
+    for i, pixels in enumerate((left, right)):
+        image = Image.fromarray((pixels.numpy() * 255).round().astype(np.uint8))
+        canvas.paste(image.resize((side, side), Image.Resampling.NEAREST), (i * (side + GAP), 0))
+    draw = ImageDraw.Draw(canvas)
+    top, start = (ZOOM * SCALE * (n // SCALE - REACH) for n in POINT)
+    extent = ZOOM * SCALE * (2 * REACH + 1)
+    draw.rectangle((start, top, start + extent, top + extent), outline="white", width=2)
+    y, x = (ZOOM * n for n in POINT)
+    draw.rectangle((x - 2, y - 2, x + ZOOM + 1, y + ZOOM + 1), outline="black", fill="white")
+    draw.rectangle((side + GAP, 0, 2 * side + GAP - 1, side - 1), outline="grey")
+    canvas.quantize(COLOURS, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -16,7 +16,7 @@ from sapa.demo import painter
 FOLDER = Path(__file__).parents[1] / "docs" / "img" / "upsamplers"
 SCALE, CHANNELS = 4, 128  # dysample_s has 8 groups of channels in each of the 4*4 points of a cell
 TOP, LEFT, SIDE = 32, 128, 256  # of the photograph that is shown, halved: the face of the astronaut
-POINT = (77, 81)  # row and column in the high-res map: on the edge of the cheek
+POINT = (84, 80)  # row and column in the high-res map: the wall, just beside the collar
 REACH = 3  # low-res points to each side of the one under POINT: wider than all windows, so that they can be compared
 ZOOM, GAP, COLOURS = 2, 8, 96
 POSITIVE, NEGATIVE = torch.tensor([0.0, 0.27, 0.53]), torch.tensor([0.84, 0.37, 0.0])
@@ -51,8 +51,7 @@ def weights(up: Any, x: Tensor, guide: Tensor) -> Tensor:
     x = x.clone().requires_grad_()
     if hasattr(up, "kernels"):
         # kernels that are made from x have a derivative of their own, which is no weight
-        w = up.kernels(x, guide).detach()
-        y = assemble(x, w, kernel_size=up.kernel_size, groups=w.shape[1] // np.prod(up.kernel_size))
+        y = assemble(x, up.kernels(x, guide).detach(), groups=getattr(up, "groups", 1))
     else:
         y = up(x, guide)
     (gradient,) = torch.autograd.grad(y[0, :, POINT[0], POINT[1]].mean(), x)
@@ -61,13 +60,11 @@ def weights(up: Any, x: Tensor, guide: Tensor) -> Tensor:
 
 
 def turned(y: Tensor, target: Tensor) -> Tensor:
-    """The first three principal components of y in the colours of target: a learned layer may mix its channels."""
-    points = y[0].flatten(1).T  # [H*W, C]
-    points = points - points.mean(0)
-    components = torch.linalg.eigh(points.T @ points).eigenvectors[:, -3:]
-    design = F.pad(points @ components, (0, 1), value=1.0)  # [H*W, 4]
-    fit = torch.linalg.lstsq(design, target.flatten(0, 1)).solution
-    return (design @ fit).clamp(0, 1).view_as(target)
+    """The linear combinations of its channels that come nearest to these colours, as a learned layer may mix them."""
+    points = F.pad(y[0].flatten(1).T, (0, 1), value=1.0)  # [H*W, C + 1]
+    # smooth features depend on each other almost linearly: the directions that are noise are left out
+    fit = torch.linalg.lstsq(points, target.flatten(0, 1), driver="gelsd", rcond=1e-3).solution
+    return (points @ fit).clamp(0, 1).view_as(target)
 
 
 def shade(w: Tensor) -> Tensor:

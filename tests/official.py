@@ -23,6 +23,7 @@ def sapa_d(config: dict, x: Tensor, guide: Tensor) -> sapa.Upsampler:
         groups=config["groups"],
         embed_dim=config["embedding_dim"],
         is_high_res=config["high_offset"],
+        norm="group" if config.get("norm") else "none",
     )
 
 
@@ -40,12 +41,13 @@ def sapa_b(config: dict, x: Tensor, guide: Tensor, norm: str = "layer") -> sapa.
         embed_dim=config["embedding_dim"],
         norm=norm,
         normalize=config.get("kernel_norm", "softmax"),
-        out_channels=x.shape[1] if config.get("v_embed") else None,
+        out_channels=(config.get("out_dim") or x.shape[1]) if config.get("v_embed") else None,
+        bias=config.get("qkv_bias", True),
     )
 
 
 def sapa_b_gn(config: dict, x: Tensor, guide: Tensor) -> sapa.Upsampler:
-    return sapa_b(config, x, guide, norm="group")
+    return sapa_b(config, x, guide, norm="group" if config.get("norm", True) else "none")
 
 
 def carafe(config: dict, x: Tensor) -> sapa.Upsampler:

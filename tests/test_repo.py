@@ -131,6 +131,14 @@ def test_tables_of_costs_are_made_from_the_upsamplers(path: Path) -> None:
     assert tables.written(path) == path.read_text(), "write them anew: python -m bench.tables"
 
 
+@pytest.mark.parametrize("name", sapa.UPSAMPLERS)
+def test_every_upsampler_has_its_picture(name: str) -> None:
+    picture = ROOT / "docs" / "img" / "upsamplers" / f"{name}.png"
+    assert picture.exists(), "draw it: python -m bench.pictures"
+    assert picture.stat().st_size < 40_000
+    assert f"](img/upsamplers/{name}.png)" in (ROOT / "docs" / "upsamplers.md").read_text()
+
+
 def test_kernels_were_built_where_there_is_a_compiler() -> None:
     """The install falls back to Python without a word, so that a mistake in the C++ would only skip its tests."""
     if shutil.which("c++") or shutil.which("g++"):

@@ -158,6 +158,8 @@ def export(
             sapa.export_onnx(up, output)
     except (KeyError, ValueError, ModuleNotFoundError) as error:
         sys.exit(f"sapa export: {error.args[0]}")
+    except OSError as error:
+        sys.exit(f"sapa export: cannot write {output}: {error.strerror}")
     guide = f", guide [B, {up.guide_channels}, H, W]" if up.needs_guide else ""
     console.print(f"{output} takes x [B, {channels}, h, w]{guide}", markup=False, highlight=False, soft_wrap=True)
 

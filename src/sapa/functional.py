@@ -6,6 +6,8 @@ high-res, lower case low-res. A point p of the high-res grid looks at the window
 c(p) = floor((p + 1/2) * h / H) of the low-res grid; docs/operators.md draws it.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -138,8 +140,27 @@ def project(x: Tensor, weight: Tensor, bias: Tensor | None = None, norm: torch.n
         [B, D, H, W] in the dtype and memory format of `x`.
     """
     checks.bind("project", x=(x, "B C H W"), weight=(weight, "D C"))
+    D, C = weight.shape
     parameters = (bias, None, None, None) if norm is None else (bias, norm.weight, norm.bias, norm.eps)
-    x, weight = ops.autocast(x, weight)
+    given = {"bias": (bias, D)} | (
+        {} if norm is None else {"norm.weight": (norm.weight, C), "norm.bias": (norm.bias, C)}
+    )
+    for name, (parameter, size) in given.items():
+        if parameter is not None and tuple(parameter.shape) != (size,):
+            expected = checks.describe("weight", weight, "D C")
+            raise ValueError(f"project: {name} is {list(parameter.shape)}, but {expected}: it must be [{size}].")
+    if norm is not None and (norm.weight is None or norm.bias is None):
+        raise ValueError("project: norm must have a weight and a bias: LayerNorm(C, elementwise_affine=True).")
+    if ops.is_autocast(x.device.type):
+        # a norm is made in the precision x has, a projection in the lower one
+        dtype = torch.get_autocast_dtype(x.device.type) if x.dtype != torch.float64 else x.dtype
+        with torch.autocast(x.device.type, enabled=False):
+            return _project(x if norm is not None else x.to(dtype), weight, parameters).to(dtype)
+    checks.same_dtype("project", x=x, weight=weight)
+    return _project(x, weight, parameters)
+
+
+def _project(x: Tensor, weight: Tensor, parameters: tuple[Any, ...]) -> Tensor:
     if _is_plain():
         return reference.project(x, weight, *parameters)
     if _is_unobserved(x, weight, *(p for p in parameters if isinstance(p, Tensor))):
@@ -180,8 +201,12 @@ def _is_unobserved(*tensors: Tensor) -> bool:
     for x in tensors:
         if not x.is_cpu or (has_grad and x.requires_grad) or type(x) not in (Tensor, torch.nn.Parameter):
             return False
+        if x.is_neg() or x._is_zerotensor():  # whose memory does not hold their values
+            return False
     return (
         not torch.compiler.is_compiling()
+        and torch._C._get_tracing_state() is None
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._len_torch_function_stack() == 0
+        and not torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
     )

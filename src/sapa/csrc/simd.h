@@ -20,7 +20,11 @@ namespace sapa::SAPA_ISA {
 struct bfloat16 {
     uint16_t bits;
 };
+#if defined(__aarch64__)
+using float16 = __fp16;  // GCC has _Float16 in C++ from version 13 on
+#else
 using float16 = _Float16;
+#endif
 
 template <class A> struct Simd {
     typedef A V __attribute__((vector_size(SAPA_VECTOR_BYTES)));

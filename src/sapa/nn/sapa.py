@@ -9,7 +9,7 @@ from sapa import checks
 from sapa.functional import attend, kernels, project
 from sapa.geometry import Size, nearest, size_of
 from sapa.nn.base import Upsampler
-from sapa.nn.pointwise import PointConv, PointLinear, PointNorm, make_norm, norm_and_project
+from sapa.nn.pointwise import PointConv, PointLinear, PointNorm, is_plain, make_norm, norm_and_project
 from sapa.nn.prior import Prior
 
 SIMILARITIES = ("inner", "bilinear", "gated", "plain")
@@ -122,9 +122,11 @@ class SAPA(Upsampler):
             gate = torch.sigmoid(norm_and_project(x, self.norm_x, self.gate))  # [B, 1, h, w]
             qy = norm_and_project(guide, self.norm_y, self.qy)
             return torch.lerp(nearest(self.qx(x), size), qy, nearest(gate, size))
+        if not isinstance(self.q, (PointLinear, PointConv)) or not is_plain(self.q):
+            return self.q(torch.cat([self.norm_y(guide), nearest(x, size)], 1))
+        norm = self.norm_y if isinstance(self.norm_y, PointNorm) and is_plain(self.norm_y) else None
+        guide = self.norm_y(guide) if norm is None else guide
         of_guide, of_x = self.q.weight.flatten(1).split([self.guide_channels, self.channels], 1)
-        norm = self.norm_y if isinstance(self.norm_y, PointNorm) else None
-        guide = guide if norm else self.norm_y(guide)
         return project(guide, of_guide, self.q.bias, norm) + nearest(project(x, of_x), size)
 
     def window(self, x: Tensor, size: Size) -> dict[str, Any]:

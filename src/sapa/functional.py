@@ -197,6 +197,8 @@ def _is_plain() -> bool:
 def _is_unobserved(*tensors: Tensor) -> bool:
     # nobody records this call: no gradient, no tracing, no counting. Then the way through PyTorch's dispatcher, which
     # is longer than a small map takes, has nothing to add
+    if torch.compiler.is_compiling():
+        return False
     has_grad = torch.is_grad_enabled()
     for x in tensors:
         if not x.is_cpu or (has_grad and x.requires_grad) or type(x) not in (Tensor, torch.nn.Parameter):
@@ -204,8 +206,7 @@ def _is_unobserved(*tensors: Tensor) -> bool:
         if x.is_neg() or x._is_zerotensor():  # whose memory does not hold their values
             return False
     return (
-        not torch.compiler.is_compiling()
-        and torch._C._get_tracing_state() is None
+        torch._C._get_tracing_state() is None
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._len_torch_function_stack() == 0
         and not torch.autograd._profiler_enabled()  # type: ignore[attr-defined]

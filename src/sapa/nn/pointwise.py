@@ -57,8 +57,8 @@ class XavierPointConv(PointConv):
 def norm_and_project(x: Tensor, norm: nn.Module, layer: nn.Module) -> Tensor:
     """layer(norm(x)); in one go where both are the layers of this file, so that the normalised map is never written."""
     # a mode or a hook on all modules may ask which layer does what, as the counter of operations does
-    is_alone = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() == 0
-    is_alone = is_alone and not _has_any_global_hook() and is_plain(norm) and is_plain(layer)
+    is_alone = torch.compiler.is_compiling() or not (torch._C._len_torch_dispatch_stack() or _has_any_global_hook())
+    is_alone = is_alone and is_plain(norm) and is_plain(layer)
     if is_alone and isinstance(norm, PointNorm) and isinstance(layer, PointLinear):
         return project(x, layer.weight, layer.bias, norm)
     return layer(norm(x))

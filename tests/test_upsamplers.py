@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import re
+from math import lcm
 from typing import Any
 
 import pytest
@@ -23,12 +25,14 @@ ONE_OF_EACH_CLASS = {type(sapa.build(name, 32)): name for name in reversed(sapa.
 
 
 def make(name: str, **options) -> sapa.Upsampler:
+    """With C channels, or the fewest more that the method can divide."""
     try:
         return sapa.build(name, C, **options)
     except ValueError as error:
-        if "channels must be divisible by" not in str(error):
+        needed = re.search(r"channels must be divisible by (\d+)", str(error))
+        if needed is None:
             raise
-        pytest.skip(str(error))
+        return sapa.build(name, lcm(C, int(needed[1])), **options)
 
 
 def half(size: Size) -> Size:
@@ -58,14 +62,14 @@ def test_output_has_the_size_of_the_guide(upsampler: str, size: Size, low: Size)
 @pytest.mark.parametrize("scale", [1, 2, 3, (2, 1)], ids=str)
 def test_scale_gives_the_size_without_a_guide(upsampler: str, scale: int | Size) -> None:
     up = make(upsampler, scale=scale)
-    x = torch.randn(2, C, 3, 4)
+    x = torch.randn(2, up.channels, 3, 4)
     size = (3 * up.scale[0], 4 * up.scale[1])
-    guide = torch.randn(2, C, *size)
-    assert up(x, guide).shape == (2, C, *size)
+    guide = torch.randn(2, up.channels, *size)
+    assert up(x, guide).shape == (2, up.channels, *size)
     if not needs_guide(upsampler):
         # all that the guide brings is its size
         assert torch.equal(up.eval()(x), up(x, guide))
-        assert up(x).shape == (2, C, *size)
+        assert up(x).shape == (2, up.channels, *size)
 
 
 def test_without_its_guide_the_error_says_what_to_do(upsampler: str) -> None:
@@ -125,8 +129,9 @@ def test_forward_mode_agrees_with_backward(upsampler: str) -> None:
     tangents = tuple(torch.randn_like(x) for x in primals)
     try:
         y, along, *_ = torch.func.jvp(up, primals, tangents)
-    except NotImplementedError as missing:  # in PyTorch: grid_sample has no forward mode
-        pytest.skip(str(missing).splitlines()[0])
+    except NotImplementedError as missing:
+        assert "grid_sampler" in str(missing)  # noqa: PT017, the one operator of PyTorch here that has no forward mode
+        return
     g = torch.randn_like(y)
     grads = torch.func.vjp(up, *primals)[1](g)
     back = sum((t * grad).sum() for t, grad in zip(tangents, grads, strict=True))

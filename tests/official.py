@@ -97,7 +97,7 @@ def pixeltcl(config: dict, x: Tensor, form: str = "dcl") -> sapa.Upsampler:
         form=form,
         kernel_size=config["kernel_size"],
         out_channels=config["out_num"],
-        activation=None if activation in (None, "none") else getattr(F, activation),
+        activation=None if activation in (None, "none", "identity", "linear") else getattr(F, activation),
     )
 
 
@@ -116,6 +116,7 @@ OFFICIAL: dict[str, Callable[..., sapa.Upsampler]] = {
     "fade": fade,
     "fade_without_gate": partial(fade, gate=False),
     "fade_lite": partial(fade, is_lite=True),
+    "fade_lite_without_gate": partial(fade, is_lite=True, gate=False),
     "dysample": dysample,
     "sierra": sierra,
     "freqfusion": freqfusion,

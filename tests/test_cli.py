@@ -132,3 +132,11 @@ def test_cost_says_what_is_wrong() -> None:
         result = CliRunner().invoke(app, list(arguments))
         assert result.exit_code == 1
         assert message in result.output
+
+
+def test_cost_of_all_leaves_out_what_cannot_be_built_and_says_so() -> None:
+    result = CliRunner().invoke(app, ["cost", "--channels", "6", "--size", "2", "--json"])
+    assert result.exit_code == 0, result.output
+    assert "sapa_b" in result.stdout
+    assert "bilinear_additive is left out: " in result.stderr
+    assert CliRunner().invoke(app, ["cost", "bilinear_additive", "--channels", "6", "--size", "2"]).exit_code == 1

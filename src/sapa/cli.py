@@ -200,13 +200,18 @@ def cost(
     # the profiler, which measures the memory, otherwise reports each start and stop
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     rows: list[tuple[Cell, ...]] = []
+    left_out: list[str] = []
     with Console(stderr=True).status("measuring ...") as status:
         for name in names or sapa.UPSAMPLERS:
             status.update(f"measuring {name} ...")
             try:
                 rows.append((name, *astuple(sapa.cost(name, channels=channels, size=size, scale=scale))))
             except (KeyError, ValueError) as error:
-                sys.exit(f"sapa cost: {error.args[0]}")
+                if names:
+                    sys.exit(f"sapa cost: {error.args[0]}")
+                left_out.append(f"{name} is left out: {error.args[0]}")
+    for line in left_out:
+        print(line, file=sys.stderr)
     title = f"{channels} channels, {size}x{size} to {scale * size}x{scale * size}"
     _print([Table(title, ("name", "parameters", "MACs", "ms", "MB"), rows)], json, csv, markdown)
 

@@ -124,22 +124,11 @@ class A2U(Upsampler):
         # the release sorts scores by taps here, and by groups in the sum: for G > 1 other weights than one would expect
         return scores.unflatten(1, (-1, self.groups)).softmax(1).flatten(1, 2)
 
-    def _load_from_state_dict(
-        self,
-        state_dict: Any,
-        prefix: Any,
-        local_metadata: Any,
-        strict: Any,
-        missing_keys: Any,
-        unexpected_keys: Any,
-        error_msgs: Any,
-    ) -> None:
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any, **kwargs: Any) -> None:
         if self.bconv_DP is None:
             for key in [key for key in state_dict if key.startswith(f"{prefix}bconv_DP.")]:
                 del state_dict[key]
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def extra_repr(self) -> str:
         options = {"up_kernel_size": self.kernel_size, "encode_kernel_size": self.encode_kernel_size}

@@ -133,16 +133,7 @@ class SAPA(Upsampler):
         bias = None if self.prior is None else self.prior(size, size_of(x))
         return {"kernel_size": self.kernel_size, "normalize": self.normalize, "border": self.border, "bias": bias}
 
-    def _load_from_state_dict(
-        self,
-        state_dict: Any,
-        prefix: Any,
-        local_metadata: Any,
-        strict: Any,
-        missing_keys: Any,
-        unexpected_keys: Any,
-        error_msgs: Any,
-    ) -> None:
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any, **kwargs: Any) -> None:
         for old, new in TRAINED_NAMES.items():
             for key in [key for key in state_dict if key.startswith(prefix + old)]:
                 state_dict[prefix + new + key.removeprefix(prefix + old)] = state_dict.pop(key)
@@ -152,9 +143,7 @@ class SAPA(Upsampler):
                 weight = state_dict.get(f"{prefix}{name}.weight")
                 if weight is not None and weight.ndim == 2:
                     state_dict[f"{prefix}{name}.weight"] = weight[..., None, None]
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def extra_repr(self) -> str:
         options = {"kernel_size": self.kernel_size, "normalize": self.normalize, "border": self.border}

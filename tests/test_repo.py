@@ -24,7 +24,7 @@ LAYERS = (
     ("complexity", "onnx_ops", "paper_cells", "tables"),
     ("nn", "compat"),
     ("functional",),
-    ("ops",),
+    ("ops", "shortcut"),
     ("backends",),
     ("checks",),
     ("geometry",),

@@ -1,6 +1,7 @@
 """The CPU kernels in C++, loaded with ctypes. `csrc/` holds them; `csrc/abi.h` is what they and this file agree on."""
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,23 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, norma
     y, tables = _like(v, (*v.shape[:2], *q.shape[-2:])), _wide(bias, v)
     _run("sapa_forward", _attend_call(q, k, v, y, tables, kernel_size, normalize, border))
     return y
+
+
+def prepare_attend(
+    q: Tensor, k: Tensor, v: Tensor, kernel_size: Size, normalize: str, border: str
+) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """`attend` for maps of these shapes, strides and dtype, with everything but the addresses written down once."""
+    y = _like(v, (*v.shape[:2], *q.shape[-2:]))
+    size, stride = y.shape, y.stride()
+    written = bytes(_attend_call(q, k, v, y, [], kernel_size, normalize, border))
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        y, call = v.new_empty_strided(size, stride), _Call.from_buffer_copy(written)
+        call.q.data, call.k.data, call.v.data, call.y.data = q.data_ptr(), k.data_ptr(), v.data_ptr(), y.data_ptr()
+        _run("sapa_forward", call)
+        return y
+
+    return run
 
 
 def attend_backward(

@@ -20,8 +20,9 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # from the top down: a module imports from its own layer or from those below
 LAYERS = (
     ("cli",),
-    ("bench", "demo", "export", "listing", "paper_tables"),
-    ("complexity", "onnx_ops", "paper_cells", "tables"),
+    ("demo",),
+    ("batch", "bench", "export", "listing", "paper_tables", "viewer"),
+    ("complexity", "files", "guided", "onnx_ops", "paper_cells", "tables"),
     ("nn", "compat"),
     ("functional",),
     ("ops", "shortcut"),
@@ -46,7 +47,7 @@ PUBLIC = [
     ),
     *("FreqFusion", "IndexNet", "JointBilateral", "MaxUnpool", "Nearest", "PixelShuffle", "PixelTCL", "SAPA"),
     *("SAPADeform", "SIERRA", "UPSAMPLERS", "Upsampler"),
-    *("assemble", "atn", "attend", "build", "cost", "export_onnx", "kernels", "sim", "status", "use_backend"),
+    *("assemble", "atn", "attend", "build", "cost", "export_onnx", "guided_upsample", "kernels", "sim", "status", "use_backend"),
 ]
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sapa.functional import assemble as assemble
     from sapa.functional import attend as attend
     from sapa.functional import kernels as kernels
+    from sapa.guided import guided_upsample as guided_upsample
     from sapa.nn import A2U as A2U
     from sapa.nn import CARAFE as CARAFE
     from sapa.nn import FADE as FADE
@@ -49,6 +50,7 @@ _NAMES = {
     "sapa.nn": "UPSAMPLERS Upsampler build Nearest Bilinear Bicubic JointBilateral MaxUnpool PixelShuffle Deconv "
     "PixelTCL BilinearAdditive DUpsample CARAFE IndexNet A2U SAPA SAPADeform FADE DySample SIERRA FreqFusion",
     "sapa.complexity": "cost Cost",
+    "sapa.guided": "guided_upsample",
     "sapa.export": "export_onnx",
     "sapa.compat": "sim atn",
     "sapa.backends": "BACKENDS use_backend status",

@@ -47,6 +47,7 @@ template <class T> struct Window {
     const Axis &y, &x;
     int64_t rows, P, ry, rx, padded;
     Scratch<A> high, low;  // [points][DEPTH][STRIP] [Kh + rows - 1][DEPTH][padded]
+    Scratch<A> bias;       // [points][Kw][STRIP]
 
     // for `rows` rows of cells at once
     Window(const SapaCall &call, const Axis &y, const Axis &x, int64_t rows)
@@ -59,7 +60,8 @@ template <class T> struct Window {
           rx(call.Kw / 2),
           padded((STRIP + call.Kw + 14) / 16 * 16),
           high(MOST_POINTS * DEPTH * STRIP),
-          low((call.Kh + rows - 1) * DEPTH * padded) {}
+          low((call.Kh + rows - 1) * DEPTH * padded),
+          bias(zeros_of<A>(call.rows ? MOST_POINTS * call.Kw * STRIP : 0)) {}
 
     int64_t lanes(int64_t j) const {
         constexpr int64_t N = Simd<A>::N;
@@ -119,6 +121,7 @@ template <class T> struct Window {
     void scores(A *s, int64_t block, Planes at, int64_t b, int64_t i, int64_t j, const Chunk *const *chunks,
                 int64_t n_rows) {
         dot(s, block, at, call.q, call.k, 0, call.D, b, i, j, chunks, n_rows);
+        if (call.rows) pack_columns(j, *chunks[0]);
         for (int64_t r = 0; r < n_rows; ++r) {
             if (call.rows) add_bias(s + r * block, at, j, *chunks[r]);
             if (call.border == SAPA_MASK) mask(s + r * block, at, i + r, j, *chunks[r]);
@@ -131,24 +134,38 @@ template <class T> struct Window {
     }
 
   private:
-    void add_bias(A *s, Planes at, int64_t j, const Chunk &chunk) {
-        const A *rows = static_cast<const A *>(call.rows), *columns = static_cast<const A *>(call.columns);
+    // the columns of the table for the points of a chunk, tap by tap; `a` of a point is the same in every row of cells
+    void pack_columns(int64_t j, const Chunk &chunk) {
+        const A *columns = static_cast<const A *>(call.columns);
         for (int n = 0; n < chunk.n; ++n)
             for (int64_t l = 0; l < std::min(lanes(j), x.low - j); ++l) {
                 int64_t p = std::min(x.first[j + l] + chunk.point[n].a, call.W - 1);
-                for (int64_t t = 0; t < P; ++t)
-                    s[n * at.point + t * at.tap + l] +=
-                        rows[chunk.point[n].y * call.Kh + t / call.Kw] + columns[p * call.Kw + t % call.Kw];
+                for (int64_t t = 0; t < call.Kw; ++t) bias[(n * call.Kw + t) * STRIP + l] = columns[p * call.Kw + t];
             }
+    }
+
+    void add_bias(A *s, Planes at, int64_t j, const Chunk &chunk) {
+        for (int n = 0; n < chunk.n; ++n) {
+            const A *row = static_cast<const A *>(call.rows) + chunk.point[n].y * call.Kh;
+            for (int64_t t = 0; t < P; ++t) {
+                A *to = s + n * at.point + t * at.tap;
+                const A *column = &bias[(n * call.Kw + t % call.Kw) * STRIP];
+                for (int64_t l = 0; l < lanes(j); l += Simd<A>::N)
+                    store(to + l, load(to + l) + (splat(row[t / call.Kw]) + load(column + l)));
+            }
+        }
     }
 
     void mask(A *s, Planes at, int64_t i, int64_t j, const Chunk &chunk) {
         const A left_out = -std::numeric_limits<A>::infinity();
+        int64_t cells = std::min(lanes(j), x.low - j);
         for (int64_t t = 0; t < P; ++t) {
             int64_t r = i + t / call.Kw - ry, shift = j + t % call.Kw - rx;
+            bool is_row_inside = r >= 0 && r < y.low;
+            if (is_row_inside && shift >= 0 && shift + cells <= x.low) continue;
             for (int n = 0; n < chunk.n; ++n)
-                for (int64_t l = 0; l < lanes(j); ++l)
-                    if (r < 0 || r >= y.low || l + shift < 0 || l + shift >= x.low)
+                for (int64_t l = 0; l < cells; ++l)
+                    if (!is_row_inside || l + shift < 0 || l + shift >= x.low)
                         s[n * at.point + t * at.tap + l] = left_out;
         }
     }

@@ -3,13 +3,18 @@
 PYTHON ?= python3
 RUN := .venv/bin
 
-.PHONY: demo test lint format sanitize bench clean
+.PHONY: demo test browser lint format sanitize bench clean
 
 demo: .venv/installed
 	$(RUN)/sapa demo
 
-test: .venv/installed lint
+test: .venv/installed lint browser
 	$(RUN)/pytest -n 2 -q
+
+# for tests/test_page.py, which is skipped without one; only in a container, where one is root
+browser:
+	@command -v chromium >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
+	    { apt-get update -qq; apt-get install -qq -y chromium; } >/dev/null 2>&1 || true
 
 lint: .venv/installed
 	$(RUN)/ruff check .

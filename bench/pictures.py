@@ -1,4 +1,4 @@
-"""The pictures of docs/upsamplers.md, one for each upsampler: `python -m bench.pictures`."""
+"""The pictures of docs/upsamplers.md, one for each upsampler, and of docs/guided.md: `python -m bench.pictures`."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from skimage import data
 from torch import Tensor
 
 from sapa import UPSAMPLERS, assemble, build
-from sapa.demo import painter
+from sapa.demo import motorcycle
+from sapa.viewer.features import features, painter
 
 FOLDER = Path(__file__).parents[1] / "docs" / "img" / "upsamplers"
 SCALE, CHANNELS = 4, 128  # dysample_s has 8 groups of channels in each of the 4*4 points of a cell
@@ -23,9 +24,11 @@ POSITIVE, NEGATIVE = torch.tensor([0.0, 0.27, 0.53]), torch.tensor([0.84, 0.37, 
 
 
 def main() -> None:
+    guided = motorcycle.lift().picture()
+    guided.quantize(256, dither=Image.Dither.FLOYDSTEINBERG).save(FOLDER.with_name("guided.png"), optimize=True)
     photo = torch.from_numpy(data.astronaut()).permute(2, 0, 1)[None].float() / 255
     photo = F.avg_pool2d(photo[..., TOP : TOP + SIDE, LEFT : LEFT + SIDE], 2)
-    guide = features(photo)  # [1, C, H, W]
+    guide = features(photo, CHANNELS)  # [1, C, H, W]
     x = F.avg_pool2d(guide, SCALE)  # [1, C, h, w]
     colours = painter(guide)
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -36,14 +39,6 @@ def main() -> None:
         with torch.no_grad():
             y = up(x, guide)
         save(name, turned(y, colours(guide)), shade(weights(up, x, guide)))
-
-
-def features(photo: Tensor) -> Tensor:
-    """Random Fourier features, as those of `sapa.demo`: points of like colour have like features."""
-    generator = torch.Generator().manual_seed(0)
-    directions = 3 * torch.randn(CHANNELS, 3, 1, 1, generator=generator)
-    phases = 2 * torch.pi * torch.rand(CHANNELS, generator=generator)
-    return torch.cos(F.conv2d(photo, directions, phases))
 
 
 def weights(up: Any, x: Tensor, guide: Tensor) -> Tensor:

@@ -1,18 +1,20 @@
 """The sapa command, as a person runs it."""
 
 import json
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
 import torch
-from PIL import Image
 from typer.testing import CliRunner
 
 import sapa
 from sapa import demo
 from sapa.cli import app
+from sapa.demo import motorcycle
 
 COMMAND = Path(sys.executable).with_name("sapa")
 
@@ -38,15 +40,20 @@ def test_info() -> None:
     assert "backend reference  ready" in result.stdout
 
 
-def test_demo_draws_a_picture_and_sapa_is_closest(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "demo.png"
-    result = CliRunner().invoke(app, ["demo", "-o", str(path)])
+def test_demo_writes_a_page_and_guided_upsampling_is_closest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = ("nearest", "sapa_b")
+    monkeypatch.setattr(demo, "UPSAMPLERS", few)
+    result = CliRunner().invoke(app, ["demo", "-o", str(tmp_path / "new" / "demo")])
     assert result.exit_code == 0, result.output
-    with Image.open(path) as picture:
-        assert picture.size == (4 * 328 + 8, 8 + 2 * 328 + 28)
-        assert len(picture.getcolors(1 << 24)) > 10_000
-    errors = demo.run().errors
-    assert errors["sapa_i"] < 0.6 * min(errors["nearest"], errors["bilinear"])
+    page = (tmp_path / "new" / "demo" / "report.html").read_text()
+    assert (tmp_path / "new" / "demo" / "see.html").stat().st_size > 100_000
+    assert "{{" not in page
+    assert not re.search(r"""(src|href)=["']https?:|url\(http""", page)
+    for name in few:
+        assert f'<tr><th scope="row"><code>{name}</code></th><td>' in page
+    errors = motorcycle.lift().errors()
+    assert all(errors["guided_upsample"][metric] < 0.8 * errors["bilinear"][metric] for metric in errors["bilinear"])
+    assert f"guided_upsample  {errors['guided_upsample']['RMSE']:.2f}" in result.stdout
 
 
 def test_bench_prints_a_table_and_writes_what_it_measured(tmp_path: Path) -> None:

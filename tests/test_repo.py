@@ -47,7 +47,8 @@ PUBLIC = [
     ),
     *("FreqFusion", "IndexNet", "JointBilateral", "MaxUnpool", "Nearest", "PixelShuffle", "PixelTCL", "SAPA"),
     *("SAPADeform", "SIERRA", "UPSAMPLERS", "Upsampler"),
-    *("assemble", "atn", "attend", "build", "cost", "export_onnx", "guided_upsample", "kernels", "sim", "status", "use_backend"),
+    *("assemble", "atn", "attend", "build", "cost", "export_onnx", "guided_upsample", "kernels"),
+    *("see", "sim", "status", "use_backend"),
 ]
 
 

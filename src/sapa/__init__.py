@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sapa.nn import SAPADeform as SAPADeform
     from sapa.nn import Upsampler as Upsampler
     from sapa.nn import build as build
+    from sapa.viewer import see as see
 
     __version__: str
 
@@ -52,6 +53,7 @@ _NAMES = {
     "sapa.complexity": "cost Cost",
     "sapa.guided": "guided_upsample",
     "sapa.export": "export_onnx",
+    "sapa.viewer": "see",
     "sapa.compat": "sim atn",
     "sapa.backends": "BACKENDS use_backend status",
 }

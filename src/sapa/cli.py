@@ -59,21 +59,37 @@ def _devices() -> list[str]:
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The picture to write.")] = Path("sapa-demo.png"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write to.")] = Path("runs/demo"),
 ) -> None:
-    """Upsample the features of a photograph with nearest, bilinear and SAPA-I, and draw them side by side."""
+    """Sharpen a map with its photograph, look into four upsamplers, measure all of them, and write a page about it."""
     from rich.console import Console
+    from rich.progress import Progress
 
+    _quiet_profiler()
     console = Console()
     try:
-        from sapa.demo import save
+        from sapa.demo import run, steps
     except ModuleNotFoundError as missing:
         sys.exit(f"sapa demo needs {missing.name}: pip install 'sapa[demo]'")
-    with console.status("upsampling the features of a photograph ..."):
-        errors = save(output).errors
-    for name, error in errors.items():
-        console.print(f"{name:10} mean error of the features {error:.3f}")
-    console.print(f"Look at {output}")
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("starting", total=steps())
+        found = run(output, tick=lambda step: progress.update(task, description=step, advance=1))
+    console.print("A disparity map lifted 8 times, root mean square error in pixels:")
+    for name, errors in found.errors.items():
+        console.print(f"  {name:16} {errors['RMSE']:.2f}", highlight=False)
+    console.print("Features of a photograph upsampled 4 times, mean absolute error:")
+    for name, error in found.features.items():
+        console.print(f"  {name:16} {error:.3f}", highlight=False)
+    fast = sorted(found.costs, key=lambda name: found.costs[name].milliseconds)
+    console.print(f"The fastest here are {', '.join(fast[:3])}; the slowest is {fast[-1]}.", highlight=False)
+    console.print(f"Look at {found.page}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _quiet_profiler() -> None:
+    # it measures the memory, and otherwise reports each start and stop
+    import os
+
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 
 class Layout(str, Enum):
@@ -164,6 +180,83 @@ def export(
     console.print(f"{output} takes x [B, {channels}, h, w]{guide}", markup=False, highlight=False, soft_wrap=True)
 
 
+@app.command()
+def upsample(
+    low: Annotated[str, typer.Argument(help="Low-res maps: a file, a folder, or a pattern in quotes.")],
+    guide: Annotated[str, typer.Option("--guide", "-g", help="Their photographs: likewise, of the same names.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="A file for one map, or else a folder.")],
+    size: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH; the size of the guide if not given.")] = None,
+    labels: Annotated[bool, typer.Option("--labels", help="Values are classes; those of palette images are.")] = False,
+    invalid: Annotated[str, typer.Option(help="Value that means unknown, such as 0, besides NaN.")] = "none",
+    kernel_size: Annotated[int | None, typer.Option(help="K, odd.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="Likeness of the guide, in its units.")] = None,
+    iterations: Annotated[int, typer.Option(help="Times to bring the result back in line with the map.", min=0)] = 1,
+    memory: Annotated[str | None, typer.Option(help="For temporary tiles, such as 512MB.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; by the cores if not given.", min=1)] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    force: Annotated[bool, typer.Option("--force", help="Write over results that are there.")] = False,
+) -> None:
+    """Lift depth maps, masks or any maps to the size of the photographs they belong to, sharp at their borders."""
+    try:
+        from sapa import batch
+
+        options = batch.Options.parse(size, kernel_size, sigma, iterations, labels, invalid, memory, device)
+        code = batch.upsample_files(low, guide, output, options, jobs=jobs, force=force)
+    except KeyboardInterrupt:
+        code = 130
+    except ModuleNotFoundError as missing:
+        print(f"sapa upsample needs {missing.name}: pip install 'sapa[files]'", file=sys.stderr)
+        code = 2
+    except ValueError as error:
+        print(f"sapa upsample: {error}", file=sys.stderr)
+        code = 2
+    raise typer.Exit(code)
+
+
+@app.command()
+def see(
+    image: Annotated[Path, typer.Argument(help="A photograph.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    upsampler: Annotated[
+        list[str] | None, typer.Option("--upsampler", "-u", help="Such as sapa_i; give it once for each.")
+    ] = None,
+    checkpoint: Annotated[
+        list[str] | None, typer.Option(help="NAME=FILE or NAME=FILE:PLACE: the state dict of a trained one.")
+    ] = None,
+    scale: Annotated[int, typer.Option(help="High-res points in a low-res one, each way.", min=1)] = 4,
+    size: Annotated[int, typer.Option(help="Longer side of the high-res map.", min=1)] = 192,
+    kernel_size: Annotated[int | None, typer.Option(help="K of checkpoints whose shapes do not show it.")] = None,
+    colours: Annotated[str | None, typer.Option(help="Channels for red, green, blue: 0,1,2. Else by PCA.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Write a figure to print, too.")] = None,
+    pdf: Annotated[Path | None, typer.Option(help="Write a figure to print, too.")] = None,
+) -> None:
+    """Write one page on which you point at a pixel and see the low-res points that each upsampler makes it of."""
+    from rich.console import Console
+
+    console = Console()
+    try:
+        from sapa.viewer.command import write_all
+
+        with console.status("reading ...") as status:
+            paths = write_all(
+                image,
+                upsampler or (),
+                checkpoint or (),
+                [path for path in (output, png, pdf) if path is not None],
+                scale=scale,
+                size=size,
+                kernel_size=kernel_size,
+                colours=colours,
+                tick=lambda name: status.update(f"upsampling with {name} ..."),
+            )
+    except (KeyError, ValueError, ModuleNotFoundError) as error:
+        sys.exit(f"sapa see: {str(error.args[0]).removeprefix('see: ')}")
+    except OSError as error:
+        sys.exit(f"sapa see: {error.filename}: {error.strerror}" if error.strerror else f"sapa see: {error}")
+    for path in paths:
+        console.print(f"Look at {path}", markup=False, highlight=False, soft_wrap=True)
+
+
 @app.command("list")
 def list_upsamplers(json: IsJSON = False, csv: IsCSV = False, markdown: IsMarkdown = False) -> None:
     """List the upsamplers: where they come from, what they need and cost, and when to use them."""
@@ -189,7 +282,6 @@ def cost(
 
         _print(paper_tables(), json, csv, markdown)
         return
-    import os
     from dataclasses import astuple
 
     from rich.console import Console
@@ -197,8 +289,7 @@ def cost(
     import sapa
     from sapa.tables import Cell, Table
 
-    # the profiler, which measures the memory, otherwise reports each start and stop
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    _quiet_profiler()
     rows: list[tuple[Cell, ...]] = []
     left_out: list[str] = []
     with Console(stderr=True).status("measuring ...") as status:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 from PIL import Image
 from playwright.sync_api import sync_playwright
@@ -13,7 +13,6 @@ import sapa
 
 FOLDER = Path(__file__).parents[1] / "docs" / "img" / "see"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-COLOURS = 160
 
 
 def main() -> None:
@@ -26,7 +25,7 @@ def main() -> None:
             pages[name] = sapa.see(photo, output=Path(folder, f"{name}.html")).as_uri()
         browser = driver.chromium.launch(executable_path=which("chromium"), args=FLAGS)
 
-        def visit(name: str, width: int, height: int, theme: str) -> Any:
+        def visit(name: str, width: int, height: int, theme: Literal["light", "dark"]) -> Any:
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=theme)
             page.goto(pages[name])
             page.wait_for_selector("html[data-ready]")
@@ -57,8 +56,9 @@ def save(page: Any, name: str) -> None:
     path = FOLDER / f"{name}.png"
     page.screenshot(path=path)
     with Image.open(path) as image:
-        small = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
-    small.save(path, optimize=True)
+        image = image.convert("RGB")
+    palette = image.quantize(256, kmeans=2)
+    image.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG).save(path, optimize=True)
 
 
 if __name__ == "__main__":

@@ -234,6 +234,7 @@ def test_gradients_reach_the_map_and_the_guide() -> None:
         ({"x": torch.rand(1, 1, 8, 8), "labels": True}, ValueError, "integer dtype"),
         ({"x": torch.zeros(1, 2, 8, 8, dtype=torch.int32), "labels": True}, ValueError, r"\[B, 1, h, w\]"),
         ({"guide": torch.zeros(1, 3, 64, 64, dtype=torch.int32)}, ValueError, "convert it to uint8 or float32"),
+        ({"guide": torch.full((1, 3, 64, 64), math.nan)}, ValueError, "guide must be finite"),
         ({"guide": [1]}, TypeError, "guide must be a tensor"),
         ({"kernel_size": 4}, ValueError, "kernel_size must be odd"),
         ({"sigma": 0}, ValueError, "sigma must be positive"),

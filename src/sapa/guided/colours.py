@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sapa.functional import project
@@ -20,10 +21,25 @@ class Colours:
     weight: Tensor | None  # [D, Cg]
     mean: Tensor  # [D]
 
-    def __call__(self, rows: Tensor) -> Tensor:
-        """[B, Cg, rows, W] to [B, D, rows, W]"""
+    def queries(self, rows: Tensor, precision: Tensor) -> Tensor:
+        """[g, 1] / sigma^2 for rows of the guide: [B, Cg, rows, W] to [B, D + 1, rows, W]
+
+        Its product with `keys` is -|g - k|^2 / (2 sigma^2), up to what a softmax does not see.
+        """
         rows = rows.to(self.low.dtype)
-        return rows - self.mean[:, None, None] if self.weight is None else project(rows, self.weight, -self.mean)
+        if self.weight is None:
+            g = F.pad(rows - self.mean[:, None, None], (0, 0, 0, 0, 0, 1), value=1.0)
+        else:  # the ones come out of the projection
+            g = project(rows, F.pad(self.weight, (0, 0, 0, 1)), F.pad(-self.mean, (0, 1), value=1.0))
+        return g.mul_(precision)  # nobody else has it
+
+
+def keys(low: Tensor, is_valid: Tensor | None) -> Tensor:
+    """[k, -|k|^2 / 2] for the colours of cells; those that are not valid are infinitely far from everything."""
+    far = low.square().sum(1, keepdim=True) / -2
+    if is_valid is not None:
+        far = far.masked_fill(~is_valid, -(torch.finfo(low.dtype).max ** 0.75))
+    return torch.cat([low, far], 1)
 
 
 def colours_of(guide: Tensor, grid: Grid, rows: int, dtype: torch.dtype) -> Colours:

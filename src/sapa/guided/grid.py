@@ -96,16 +96,3 @@ class Grid:
         distance = ((2 * p[:, None] + 1) * h - (2 * tap + 1) * H) / (2 * H)
         is_inside = (tap - c[:, None]).abs() <= K // 2
         return (distance.square() / (-2 * sigma**2)).masked_fill(~is_inside, -torch.inf)
-
-
-def queries(g: Tensor, t: Tensor) -> Tensor:
-    """[g t, t]: its product with `keys` is -t |g - k|^2 / 2, up to what a softmax does not see."""
-    return torch.cat([g * t, t], 1)
-
-
-def keys(low: Tensor, is_valid: Tensor | None) -> Tensor:
-    """[g, -|g|^2 / 2]; points that are not valid are infinitely far from everything."""
-    far = low.square().sum(1, keepdim=True) / -2
-    if is_valid is not None:
-        far = far.masked_fill(~is_valid, -(torch.finfo(low.dtype).max ** 0.75))
-    return torch.cat([low, far], 1)

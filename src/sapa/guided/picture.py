@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sapa.geometry import nearest, size_of
-from sapa.guided.colours import colours_of
-from sapa.guided.grid import Grid, Strip, keys, queries
+from sapa.guided.colours import colours_of, keys
+from sapa.guided.grid import Grid, Strip
 from sapa.guided.trust import trust
 
 SIGMA_SPACE = 0.6  # deviation of the Gaussian of nearness, in low-res points
@@ -33,6 +33,10 @@ class Picture:
         self.strips = list(self.grid.strips(self._rows_within(memory)))
         rows = self.strips[0][1]
         self.colours = colours_of(guide, self.grid, rows, x.dtype)
+        if not self.colours.low.isfinite().all():
+            raise ValueError(
+                "guided_upsample: guide must be finite everywhere, and has NaN or infinity; fill them first."
+            )
         with torch.no_grad():  # the choice of weights is not a part of what is learned
             share, precision = trust(self.x, self.colours.low, is_valid, sigma, self.kernel_size, SIGMA_SPACE)
         self.k = keys(self.colours.low, is_valid)
@@ -44,7 +48,7 @@ class Picture:
         """[B, C, rows, W]"""
         sizes = [m.shape[1] for m in self.maps]
         precision, share, plain, *known = self.grid.bilinear(self.low, strip).split(sizes, 1)
-        q = queries(self.colours(self.guide[..., self.grid.rows(strip), :]), precision)
+        q = self.colours.queries(self.guide[..., self.grid.rows(strip), :], precision)
         y = self.grid.attend(q, self.k, self.x, strip, self.kernel_size, SIGMA_SPACE)
         for part in known:
             plain = plain / part.clamp_min(torch.finfo(part.dtype).tiny)

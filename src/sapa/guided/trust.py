@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sapa.geometry import size_of
-from sapa.guided.grid import Grid, keys, queries
+from sapa.guided.colours import keys
+from sapa.guided.grid import Grid
 
 STEPS = (0.1, 0.2, 0.4, 0.8)  # widths of likeness, as parts of the deviation of the guide
 WINDOW = 5  # low-res points over which errors are compared
@@ -39,10 +40,9 @@ def trust(
         part = grid.cell_means(is_valid.to(x.dtype), whole)
         is_half_valid = part > 0
         half = half / part.clamp_min(SMALLEST)
-    t = steps.reshape(B * n, 1, 1, 1).expand(-1, -1, h, w)
-    k = keys(half_colours, is_half_valid)
-    q, k, v = queries(low.repeat_interleave(n, 0), t), k.repeat_interleave(n, 0), half.repeat_interleave(n, 0)
-    guided = grid.attend(q, k, v, whole, kernel_size, sigma_space).unflatten(0, (B, n))
+    q = F.pad(low, (0, 0, 0, 0, 0, 1), value=1.0)[:, None] * steps[..., None]  # [B, n, D + 1, h, w]
+    k, v = keys(half_colours, is_half_valid).repeat_interleave(n, 0), half.repeat_interleave(n, 0)
+    guided = grid.attend(q.flatten(0, 1), k, v, whole, kernel_size, sigma_space).unflatten(0, (B, n))
     plain = grid.bilinear(half, whole)[:, None]
     if is_half_valid is not None:
         plain = plain / grid.bilinear(is_half_valid.to(x.dtype), whole)[:, None].clamp_min(SMALLEST)

@@ -44,8 +44,8 @@ def guided_upsample(
         labels: x holds classes [B, 1, h, w] in an integer dtype. No other classes come out; `iterations` is ignored.
         invalid: a value of x that means "unknown", such as 0, besides NaN. It is left out of every mean, and points
             with nothing valid in their window get it back.
-        memory: bytes for what is needed besides the result, which is made in strips to fit. They do not show: the
-            result is the same to the last bit.
+        memory: bytes for maps of the high-res size besides the result, which is made in strips to fit. They do not
+            show: the result is the same to the last bit.
 
     Returns:
         [B, C, H, W] in the dtype of `x`.
@@ -75,8 +75,7 @@ def _values(
         y[..., picture.grid.rows(strip), :] = picture.upsample(strip)
     for _ in range(iterations):
         y = picture.in_line(y)
-    if is_valid is not None:
-        y = y.masked_fill(picture.is_empty(), math.nan if invalid is None else invalid)
+    _forget(y, picture, math.nan if invalid is None else invalid)
     return y.to(x.dtype)
 
 
@@ -90,7 +89,16 @@ def _labels(x: Tensor, guide: Tensor, K: int | None, sigma: float | None, invali
     y = x.new_empty(*x.shape[:2], *size_of(guide))
     for strip in picture.strips:
         y[..., picture.grid.rows(strip), :] = classes[picture.upsample(strip).argmax(1, keepdim=True)]
-    return y if is_valid is None else y.masked_fill(picture.is_empty(), invalid or 0)
+    _forget(y, picture, invalid or 0)
+    return y
+
+
+def _forget(y: Tensor, picture: Picture, invalid: float) -> None:
+    """Write "unknown" where nothing was known."""
+    for strip in picture.strips:
+        is_empty = picture.is_empty(strip)
+        if is_empty is not None:
+            y[..., picture.grid.rows(strip), :].masked_fill_(is_empty, invalid)
 
 
 def _check(

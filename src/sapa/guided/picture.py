@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sapa.geometry import nearest, size_of
+from sapa.geometry import centres, size_of
 from sapa.guided.colours import colours_of, keys
 from sapa.guided.grid import Grid, Strip
 from sapa.guided.trust import trust
@@ -40,6 +40,7 @@ class Picture:
         with torch.no_grad():  # the choice of weights is not a part of what is learned
             share, precision = trust(self.x, self.colours.low, is_valid, sigma, self.kernel_size, SIGMA_SPACE)
         self.k = keys(self.colours.low, is_valid)
+        self.is_low_empty = None if is_valid is None else _is_empty(is_valid, self.kernel_size)
         # interpolated together
         self.maps = [precision, share, self.x] if is_valid is None else [precision, share, self.x, is_valid.to(x.dtype)]
         self.low = torch.cat(self.maps, 1)
@@ -66,11 +67,12 @@ class Picture:
             y[..., self.grid.rows(strip), :] += self.grid.bilinear(lack, strip)
         return y
 
-    def is_empty(self) -> Tensor:
-        """Whether no point of its window is valid: [B, 1, H, W]."""
-        K = self.kernel_size
-        is_known = torch.ones_like(self.x[:, :1]) if self.is_valid is None else self.is_valid.to(self.x.dtype)
-        return nearest(F.max_pool2d(is_known, K, 1, K // 2), self.grid.size) == 0
+    def is_empty(self, strip: Strip) -> Tensor | None:
+        """Whether no point of its window is valid: [B, 1, rows, W]; None if that is so nowhere."""
+        if self.is_low_empty is None:
+            return None
+        rows, columns = (centres(*axis, self.grid.device) for axis in zip(self.grid.size, self.grid.low, strict=True))
+        return self.is_low_empty.index_select(-2, rows[self.grid.rows(strip)]).index_select(-1, columns)
 
     def _rows_within(self, memory: int) -> int:
         """Low-res rows of a strip for which everything at once takes no more than this."""
@@ -80,3 +82,8 @@ class Picture:
         numbers = 4 * self.guide.shape[1] + 4 + 3 * C
         around = 2 * (self.kernel_size // 2)
         return max(1, memory // (B * W * numbers * self.x.element_size() * -(-H // h)) - around)
+
+
+def _is_empty(is_valid: Tensor, K: int) -> Tensor | None:
+    found = F.max_pool2d(is_valid.float(), K, 1, K // 2) == 0
+    return found if found.any() else None

@@ -30,9 +30,8 @@ def trust(
         low: the guide's mean colours [B, Cg, h, w].
         sigma: the only width to try; None tries several.
     """
-    B, (h, w) = len(x), size_of(x)
+    h, w = size_of(x)
     steps = _precisions(low, sigma)  # [B, n, 1, 1]
-    n = steps.shape[1]
     grid, whole = Grid((h, w), ((h + 1) // 2, (w + 1) // 2), x.device), (0, (h + 1) // 2)
     half, half_colours = grid.cell_means(x, whole), grid.cell_means(low, whole)
     is_half_valid = None
@@ -40,13 +39,17 @@ def trust(
         part = grid.cell_means(is_valid.to(x.dtype), whole)
         is_half_valid = part > 0
         half = half / part.clamp_min(SMALLEST)
-    q = F.pad(low, (0, 0, 0, 0, 0, 1), value=1.0)[:, None] * steps[..., None]  # [B, n, D + 1, h, w]
-    k, v = keys(half_colours, is_half_valid).repeat_interleave(n, 0), half.repeat_interleave(n, 0)
-    guided = grid.attend(q.flatten(0, 1), k, v, whole, kernel_size, sigma_space).unflatten(0, (B, n))
-    plain = grid.bilinear(half, whole)[:, None]
+    plain = grid.bilinear(half, whole)
     if is_half_valid is not None:
-        plain = plain / grid.bilinear(is_half_valid.to(x.dtype), whole)[:, None].clamp_min(SMALLEST)
-    errors = (torch.cat([guided, plain], 1) - x[:, None]).square().mean(2)  # [B, n + 1, h, w]
+        plain = plain / grid.bilinear(is_half_valid.to(x.dtype), whole).clamp_min(SMALLEST)
+    g, k = F.pad(low, (0, 0, 0, 0, 0, 1), value=1.0), keys(half_colours, is_half_valid)
+
+    def error(y: Tensor) -> Tensor:
+        return (y - x).square().mean(1, keepdim=True)
+
+    # one at a time, to take little memory
+    found = [error(grid.attend(g * step, k, half, whole, kernel_size, sigma_space)) for step in steps.split(1, 1)]
+    errors = torch.cat([*found, error(plain)], 1)  # [B, n + 1, h, w]
     shares = _shares(errors, is_valid)
     share = shares[:, :-1].sum(1, keepdim=True)
     logarithm = (shares[:, :-1] * steps.log()).sum(1, keepdim=True) / share.clamp_min(torch.finfo(x.dtype).tiny)

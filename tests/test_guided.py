@@ -205,6 +205,20 @@ def test_dtypes_formats_and_samples_of_a_batch(dtype: torch.dtype) -> None:
         assert torch.equal(sapa.guided_upsample(x, guide), sapa.guided_upsample(x, guide))
 
 
+def test_sigma_is_in_the_units_of_the_guide() -> None:
+    x, guide = scene(8, 9, 64, 72)
+    photo = (255 * guide).round().to(torch.uint8)
+    torch.testing.assert_close(
+        sapa.guided_upsample(x, photo, sigma=25.5), sapa.guided_upsample(x, photo / 255, sigma=0.1), rtol=0, atol=1e-3
+    )
+    narrow, wide = (sapa.guided_upsample(x, guide, sigma=sigma) for sigma in (0.05, 5.0))
+    assert (narrow - wide).abs().mean() > 0.01
+
+
+def test_an_empty_batch() -> None:
+    assert sapa.guided_upsample(torch.rand(0, 2, 8, 9), torch.rand(0, 3, 64, 72)).shape == (0, 2, 64, 72)
+
+
 def test_size_other_than_the_guides() -> None:
     x, guide = scene(8, 9, 64, 72)
     assert sapa.guided_upsample(x, guide, (32, 45)).shape == (1, 1, 32, 45)

@@ -48,7 +48,6 @@ def colours_of(guide: Tensor, grid: Grid, rows: int, dtype: torch.dtype) -> Colo
     low, weight = torch.cat(parts, -2), None
     if guide.shape[1] == 3:
         weight = torch.tensor(OPPONENT, dtype=dtype, device=guide.device)
-        weight = weight / 255 if guide.dtype == torch.uint8 else weight
         low = project(low, weight)
     # of the whole batch: any point near the colours will do, as it is only there to keep the squares exact
     mean = low.detach().mean((0, 2, 3))

@@ -160,6 +160,7 @@ def test_keys(visit: Any) -> None:
     press("Delete")
     settle(page)
     assert chips.count() == 1
+    page.wait_for_function("location.hash === '#p=23,17'")
     press("1")
     settle(page)
     assert page.locator(".card.chosen").get_attribute("data-name") == "bilinear"
@@ -292,10 +293,12 @@ def test_a_phone(visit: Any, theme: str) -> None:
 def test_everything_can_be_reached_and_has_a_name(visit: Any) -> None:
     page = visit()
     nameless = page.evaluate(
-        """() => [...document.querySelectorAll("button, a, canvas[role=img], [role=table]")]
+        """() => [...document.querySelectorAll("button, a, canvas[role], [role=table]")]
           .filter((e) => !(e.getAttribute("aria-label") || e.textContent).trim()).map((e) => e.outerHTML)"""
     )
     assert nameless == []
+    stops = page.evaluate("[...document.querySelectorAll('[role=radio]')].filter((e) => e.tabIndex === 0).length")
+    assert stops == 2, "one for each group"
     assert page.evaluate("typeof makeState + typeof start + typeof RAMP") == "undefined" * 3, "no globals"
     page.keyboard.press("ArrowDown")
     page.wait_for_function("document.getElementById('spoken').textContent.startsWith('Row ')")

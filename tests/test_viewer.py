@@ -3,6 +3,8 @@
 import base64
 import json
 import re
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -30,8 +32,9 @@ from sapa.viewer.weights import LINEAR, Weights, weights
 GATED = ("fade", "fade_lite")
 MIXED = ("pixel_shuffle", "deconv", "bilinear_additive", "dupsample", "max_unpool", "indexnet_hin")
 MIXED += ("indexnet_m2o", "indexnet_o2o")
-CURVED = ("pixel_tcl", "sapa_d", "dysample", "dysample_plus", "dysample_s", "dysample_s_plus", "freqfusion")
-WEIGHTED = [name for name in sapa.UPSAMPLERS if name not in MIXED + CURVED]
+CURVED = ("pixel_tcl", "sapa_d", "freqfusion")
+SAMPLERS = ("dysample", "dysample_plus", "dysample_s", "dysample_s_plus")
+WEIGHTED = [name for name in sapa.UPSAMPLERS if name not in MIXED + CURVED + SAMPLERS]
 
 
 def maps(h: int = 7, w: int = 6, H: int = 14, W: int = 12, channels: int = 32) -> tuple[Tensor, Tensor]:
@@ -79,11 +82,10 @@ def test_weights_make_the_output_at_odd_ratios(name: str) -> None:
 @pytest.mark.parametrize("name", MIXED + CURVED)
 def test_other_weights_are_the_derivative_by_autograd(name: str, scale: int) -> None:
     channels = 36 if scale == 3 else 32
-    options = {"groups": 9} if name.startswith("dysample_s") and scale == 3 else {}
     x, guide = maps(11, 10, 11 * scale, 10 * scale, channels)
-    up = sapa.build(name, channels, scale=scale, **options).eval()
+    up = sapa.build(name, channels, scale=scale).eval()
     for parameter in up.parameters():
-        nn.init.normal_(parameter, std=0.05)  # samplers start at bilinear, which would be too easy
+        nn.init.normal_(parameter, std=0.05)
     w = found(up, x, guide)
     assert w.kind == ("linear" if isinstance(up, LINEAR) else "derivative")
     wide, (x, guide) = up.double(), (x.double(), guide.double())
@@ -99,6 +101,23 @@ def test_other_weights_are_the_derivative_by_autograd(name: str, scale: int) -> 
         torch.testing.assert_close(own, window, atol=2e-4 * float(w.values.abs().max()), rtol=1e-3)
         outside = dense.abs().sum() - window.abs().sum()
         assert float(outside) <= 0.05 * float(dense.abs().sum()), "almost nothing lies outside the window"
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_weights_of_a_sampler_are_those_of_its_places(name: str) -> None:
+    x, guide = maps()
+    up = sapa.build(name, 32, groups=4).eval()
+    for parameter in up.parameters():
+        nn.init.normal_(parameter, std=0.15)  # it starts as bilinear, which would be too easy
+    nn.init.uniform_(up.offset.bias, -4, 4)  # type: ignore[attr-defined]
+    flat = x[:, :1].repeat(1, 32, 1, 1) * torch.linspace(0.5, 1.5, 32)[:, None, None]
+    w = found(up, flat, guide)
+    assert w.kind == "sampled"
+    assert w.kernel_size > (3, 3), "it looks further than bilinear"
+    # channel by channel the groups look elsewhere; of a map that all share, the mean is what the weights give
+    with torch.no_grad():
+        sampled = (up(flat) / torch.linspace(0.5, 1.5, 32)[:, None, None]).mean(1, keepdim=True)
+    torch.testing.assert_close(sums(w, x[:, :1], (14, 12)), sampled, atol=1e-5, rtol=1e-5)
 
 
 def test_weights_of_sapa_are_its_kernels() -> None:
@@ -239,7 +258,7 @@ def test_a_page_is_small_and_complete(tmp_path: Path) -> None:
 
 
 def test_every_script_is_on_the_page() -> None:
-    assert sorted((*page.SCRIPTS, "main")) == sorted(p.name[:-3] for p in page.SOURCE.iterdir() if p.name[-3:] == ".js")
+    assert sorted(page.SCRIPTS) == sorted(p.name[:-3] for p in page.SOURCE.iterdir() if p.name[-3:] == ".js")
 
 
 def test_names_cannot_become_markup(tmp_path: Path) -> None:
@@ -275,6 +294,8 @@ def test_what_cannot_be_seen_is_said() -> None:
         sapa.see(x=x.expand(2, -1, -1, -1), guide=guide.expand(2, -1, -1, -1))
     with pytest.raises(ValueError, match="pass a larger size"):
         sapa.see(x=x, guide=guide, size=8)
+    with pytest.raises(ValueError, match="scale is 64, but a map of size=32"):
+        sapa.see(two_halves(), scale=64, size=32)
     with pytest.raises(ValueError, match="upsamplers is empty"):
         sapa.see(x=x, guide=guide, upsamplers=[])
     with pytest.raises(ValueError, match=r"must end in \.html"):
@@ -285,6 +306,12 @@ def test_what_cannot_be_seen_is_said() -> None:
         sapa.see(two_halves(), {"a": sapa.build("carafe", 8), "b": sapa.build("carafe", 16)})
     with pytest.raises(KeyError, match="no upsampler 'sapa_x'"):
         sapa.see(x=x, guide=guide, upsamplers="sapa_x")
+
+
+def test_without_pillow_it_says_what_to_install() -> None:
+    code = "import sys; sys.modules['PIL'] = None; import sapa; sapa.see('photo.jpg')"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.stderr.endswith("ModuleNotFoundError: see needs PIL: pip install 'sapa[see]'\n")
 
 
 def test_entropy() -> None:
@@ -339,6 +366,10 @@ def test_a_checkpoint_of_a_whole_model(tmp_path: Path) -> None:
     assert torch.equal(third.state_dict()["k.weight"], model.state_dict()["up3.k.weight"])
     with pytest.raises(ValueError, match=r"holds no fade for scale=2: head\.weight \[4, 4, 3, 3\]"):
         load("fade", tmp_path / "model.pt", scale=2)
+    for broken in ("broken.pt", "broken.safetensors"):
+        (tmp_path / broken).write_bytes(b"not a checkpoint")
+        with pytest.raises(ValueError, match="is no checkpoint that can be read"):
+            load("fade", tmp_path / broken, scale=2)
     torch.save([1, 2], tmp_path / "list.pt")
     with pytest.raises(ValueError, match="holds no state dict"):
         load("fade", tmp_path / "list.pt", scale=2)
@@ -365,6 +396,10 @@ def test_command(tmp_path: Path) -> None:
         ("sapa_b", True),
     ]
     assert (data["size"], data["channels"], data["colours"]) == ([48, 48], [24, 20], [0, 1, 2])
+    # what has as many channels as the checkpoint wants, but not of both maps
+    result = CliRunner().invoke(app, [*options[:6], "--checkpoint", f"sapa_b={tmp_path / 'up.pt'}"])
+    names = [entry["name"] for entry in data_of(output.read_text())["upsamplers"]]
+    assert names == ["nearest", "bilinear", "joint_bilateral", "sapa_b"], result.output
     for wrong, message in {
         ("see", str(tmp_path / "none.png")): "No such file",
         ("see", str(image), "-u", "sapa_x"): "no upsampler",

@@ -56,6 +56,8 @@ def guided_upsample(
     if size is not None:
         guide = _resized(guide, checks.whole_pair("guided_upsample", "size", size))
     checks.bind("guided_upsample", x=(_floating(x), "B C h w"), guide=(_floating(guide), "B Cg H W"))
+    if len(x) == 0:
+        return x.new_empty(*x.shape[:2], *size_of(guide))
     device = x.device.type
     with torch.autocast(device, enabled=False) if is_autocast(device) else nullcontext():
         if labels:

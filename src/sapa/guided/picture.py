@@ -81,7 +81,7 @@ class Picture:
         # versions of the values
         numbers = 4 * self.guide.shape[1] + 4 + 3 * C
         around = 2 * (self.kernel_size // 2)
-        return max(1, memory // (max(B, 1) * W * numbers * self.x.element_size() * -(-H // h)) - around)
+        return max(1, memory // (B * W * numbers * self.x.element_size() * -(-H // h)) - around)
 
 
 def _is_empty(is_valid: Tensor, K: int) -> Tensor | None:

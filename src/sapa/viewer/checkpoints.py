@@ -64,14 +64,12 @@ def _split(path: str) -> tuple[Path, str | None]:
 
 
 def _read(file: Path) -> State:
-    if file.suffix == ".safetensors":
-        try:
-            from safetensors.torch import load_file
-        except ModuleNotFoundError as missing:
-            raise ModuleNotFoundError(f"see needs {missing.name}: pip install 'sapa[see]'", name=missing.name) from None
-        found: Any = load_file(file)
-    else:
-        found = torch.load(file, map_location="cpu", weights_only=True)
+    try:
+        found = _unpacked(file)
+    except (OSError, ModuleNotFoundError):
+        raise
+    except Exception as error:  # each format has its own errors
+        raise ValueError(f"see: {file} is no checkpoint that can be read: {error}") from error
     for wrapper in ("state_dict", "model"):
         if isinstance(found, Mapping) and isinstance(found.get(wrapper), Mapping):
             found = found[wrapper]
@@ -80,6 +78,16 @@ def _read(file: Path) -> State:
     if not state:
         raise ValueError(f"see: {file} holds no state dict; save one with torch.save(up.state_dict(), path).")
     return {_renamed(key): value for key, value in state.items()}
+
+
+def _unpacked(file: Path) -> Any:
+    if file.suffix != ".safetensors":
+        return torch.load(file, map_location="cpu", weights_only=True)
+    try:
+        from safetensors.torch import load_file
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError(f"see needs {missing.name}: pip install 'sapa[see]'", name=missing.name) from None
+    return load_file(file)
 
 
 def _renamed(key: str) -> str:

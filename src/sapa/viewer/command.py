@@ -5,6 +5,7 @@ from pathlib import Path
 
 from torch import nn
 
+from sapa.nn import Upsampler
 from sapa.viewer import writer
 from sapa.viewer.checkpoints import load
 from sapa.viewer.report import DEFAULT, examine
@@ -32,11 +33,18 @@ def write_all(
         modules[name] = load(name, path, scale=scale, kernel_size=kernel_size)
     if not names:
         # what needs no training, to compare with
-        modules = {name: name for name in DEFAULT if name not in modules} | modules
+        others = [name for name in DEFAULT if name not in modules and (name != "sapa_i" or _is_one_space(modules))]
+        modules = {name: name for name in others} | modules
     report = examine(image, modules, scale=scale, size=size, colours=_channels(colours), tick=tick)
     for path, write in written.items():
         write(report, path)
     return list(written)
+
+
+def _is_one_space(modules: dict[str, str | nn.Module]) -> bool:
+    """Whether both maps will have the same channels, which SAPA-I compares one by one."""
+    guided = [up for up in modules.values() if isinstance(up, Upsampler) and up.needs_guide]
+    return all(up.channels == up.guide_channels for up in guided)
 
 
 def _channels(text: str | None) -> list[int] | None:

@@ -42,14 +42,21 @@ def draw(report: Report) -> Figure:
     for ax in axes.flat:
         ax.set_axis_off()
     inputs = {"photograph": report.photo, "encoder": report.guide, "decoder": report.x}
+    if report.photo is report.guide:
+        del inputs["photograph"]
     for ax, (name, pixels) in zip(axes[0], inputs.items(), strict=False):
-        _picture(ax, pixels, name)
+        _picture(ax, report, pixels, name)
     for mark, (_, point) in zip(MARKS, points, strict=False):
         _mark(axes[0, 0], report, mark, point)
     corners = [seen.weights.values[0] for seen in report.seen]
     entropies = [entropy(seen.weights.values) for seen in report.seen]
     for i, seen in enumerate(report.seen):
-        _picture(axes[1, i], seen.picture, seen.name if seen.error is None else f"{seen.name}, error {seen.error:.3f}")
+        _picture(
+            axes[1, i],
+            report,
+            seen.picture,
+            seen.name if seen.error is None else f"{seen.name}, error {seen.error:.3f}",
+        )
     _maps(figure, axes[2], corners, _high(report, corners), "top-left weight")
     _maps(figure, axes[3], entropies, max(1.0, *(float(e.max()) for e in entropies)), "entropy [bits]")
     for row, mark, (_, point) in zip(axes[4:], MARKS, points, strict=False):
@@ -70,8 +77,10 @@ def _high(report: Report, corners: list[Tensor]) -> float:
     return max([1e-3, *(float(torch.quantile(w.flatten(), 0.99)) for w in some)])
 
 
-def _picture(ax: Axes, pixels: Tensor, title: str) -> None:
-    ax.imshow(pixels.numpy(), interpolation="nearest")
+def _picture(ax: Axes, report: Report, pixels: Tensor, title: str) -> None:
+    """All in the places of the high-res map, whatever their own size."""
+    H, W = report.size
+    ax.imshow(pixels.numpy(), interpolation="nearest", extent=(0, W, H, 0))
     ax.set_title(title, fontsize=8)
 
 
@@ -84,12 +93,11 @@ def _maps(figure: Figure, row: Any, fields: list[Tensor], high: float, label: st
 
 
 def _mark(ax: Axes, report: Report, mark: str, point: Point) -> None:
-    """The window of the point on the photograph, in its pixels."""
+    """The window of the point."""
     window = report.window
-    shown = (report.photo.shape[0], report.photo.shape[1])
     row, column = _centre(report, point)
-    steps = [N / n for N, n in zip(shown, report.low, strict=True)]
-    left, top = (column - window[1] // 2) * steps[1] - 0.5, (row - window[0] // 2) * steps[0] - 0.5
+    steps = [N / n for N, n in zip(report.size, report.low, strict=True)]
+    left, top = (column - window[1] // 2) * steps[1], (row - window[0] // 2) * steps[0]
     for colour, width in (("black", 2.2), ("white", 1.0)):
         frame = Rectangle((left, top), window[1] * steps[1], window[0] * steps[0], fill=False)
         frame.set(edgecolor=colour, linewidth=width)

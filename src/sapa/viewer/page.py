@@ -10,12 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from torch import Tensor
 
 from sapa.viewer.report import Report, Seen
 
 SOURCE = files("sapa.viewer") / "page"
-SCRIPTS = ("data", "colour", "state", "map", "pointer", "kernel", "explorer", "pins", "kernel_maps", "figures", "keys")
+SCRIPTS = (
+    "data",
+    "colour",
+    "state",
+    "map",
+    "pointer",
+    "kernel",
+    "loupe",
+    "explorer",
+    "pins",
+    "kernel_maps",
+    "figures",
+    "keys",
+    "main",
+)
 LEVELS = 65535
 
 
@@ -27,7 +42,7 @@ def write(report: Report, path: Path) -> None:
 def render(report: Report) -> str:
     """The page. What comes from outside is escaped: the title as HTML, the data so that no tag can end it."""
     page = SOURCE.joinpath("page.html").read_text(encoding="utf-8")
-    program = "\n".join(SOURCE.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in (*SCRIPTS, "main"))
+    program = "\n".join(SOURCE.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
     parts = {
         "title": html.escape(report.title),
         "style": SOURCE.joinpath("page.css").read_text(encoding="utf-8"),
@@ -83,8 +98,6 @@ def pack(w: Tensor) -> dict[str, Any]:
 
 def picture(pixels: Tensor, kind: str = "PNG") -> str:
     """Colours [H, W, 3] from 0 to 1, as the address of an image."""
-    from PIL import Image
-
     data = io.BytesIO()
     options: dict[str, Any] = {"optimize": True} if kind == "PNG" else {"quality": 88}
     Image.fromarray((pixels.numpy() * 255).round().astype(np.uint8)).save(data, kind, **options)

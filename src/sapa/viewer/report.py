@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class Seen:
     picture: Tensor  # its output in colours, [H, W, 3]
     weights: Weights
     error: float | None  # mean absolute difference from the features at full size, where those are known
-    is_trained: bool | None  # None: there is nothing to train
+    is_trained: bool | None  # False for one built by name, None where there is nothing to train
     has_gate: bool  # part of the guide passes by the weights
 
 
@@ -48,7 +48,7 @@ class Report:
     points: list[tuple[str, Point]]
     channels: Size  # of x and of the guide
     is_photograph: bool  # or two maps of somebody's network
-    colours: tuple[int, ...] | None = field(default=None)
+    colours: tuple[int, ...] | None = None
 
     @property
     def size(self) -> Size:
@@ -145,6 +145,8 @@ def _maps_of(photo: Tensor, modules: dict[str, str | nn.Module], scale: int, siz
     guided = {name: up for name, up in known.items() if up.needs_guide}
     C = _agreed("x", {name: up.channels for name, up in known.items()})
     Cg = _agreed("guide", {name: up.guide_channels for name, up in guided.items()} or {"": C})
+    if scale > size:
+        raise ValueError(f"see: scale is {scale}, but a map of size={size} has no more than {size} points a side.")
     pair = (scale, scale)
     small = photos.fit(photo, photos.cells(size_of(photo), pair, size), pair)
     return F.avg_pool2d(features(small, C), scale), features(small, Cg)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sapa.geometry import Size, centres, inside, size_of
@@ -15,6 +16,7 @@ from sapa.nn import (
     BilinearAdditive,
     Deconv,
     DUpsample,
+    DySample,
     IndexNet,
     JointBilateral,
     MaxUnpool,
@@ -35,7 +37,7 @@ STEP = 1e-6  # of such a move, relative to the deviation of x
 class Weights:
     values: Tensor  # [P, H, W]
     kernel_size: Size
-    kind: str  # "kernels" as the upsampler has them, "linear" or "derivative"
+    kind: str  # "kernels" as the upsampler has them, "linear", "sampled" or "derivative"
 
 
 def weights(up: nn.Module, x: Tensor, guide: Tensor) -> Weights:
@@ -43,8 +45,8 @@ def weights(up: nn.Module, x: Tensor, guide: Tensor) -> Weights:
 
     Those an upsampler computes itself are taken as they are, as a mean over its groups. Where the output is linear in
     x they are read off, by moving low-res points too far apart to meet, all channels by 1: the response of the mean
-    of the channels. Elsewhere it is the derivative of that mean, which sees both the value of a low-res point and what
-    it does to the weights.
+    of the channels. Where it samples x at places that depend on x, the same with these places held. Elsewhere it is
+    the derivative of that mean, which sees both the value of a low-res point and what it does to the weights.
     """
     size, low = size_of(guide), size_of(x)
     if hasattr(up, "kernels"):
@@ -54,10 +56,13 @@ def weights(up: nn.Module, x: Tensor, guide: Tensor) -> Weights:
         window = up.kernel_size if isinstance(up, JointBilateral) else (WINDOW, WINDOW)
         moved = _responses(lambda comb: call(up, comb.expand_as(x), guide) - still, size, low, window, x)
         return _trimmed(_windows(moved, size, low, window, window), window, "linear")
+    window, apart = (WINDOW, WINDOW), (FAR, FAR)
+    if isinstance(up, DySample):
+        moved = _responses(_sampler(up, x), size, low, apart, x)
+        return _trimmed(_windows(moved, size, low, window, apart), window, "sampled")
     # in double precision, where so small a step leaves ten digits
     wide, (x, guide) = copy.deepcopy(up).double(), (x.double(), guide.double())
     step, still = STEP * x.std(correction=0).clamp_min(1e-3), call(wide, x, guide)
-    window, apart = (WINDOW, WINDOW), (FAR, FAR)
     moved = _responses(lambda comb: (call(wide, x + step * comb, guide) - still) / step, size, low, apart, x)
     return _trimmed(_windows(moved, size, low, window, apart).float(), window, "derivative", least=2e-3)
 
@@ -73,6 +78,18 @@ def _own(up: nn.Module, x: Tensor, guide: Tensor) -> Weights:
     w = up.kernels(x, guide)[0].unflatten(0, (-1, Kh * Kw)).mean(0)  # type: ignore[operator]
     H, W = size_of(guide)
     return Weights(w[..., :H, :W].float(), (Kh, Kw), "kernels")
+
+
+def _sampler(up: DySample, x: Tensor) -> Callable[[Tensor], Tensor]:
+    """What the upsampler makes of another map at the places it has chosen in x, for each group: [1, G, H, W]."""
+    places = up._places(up._offset(x), size_of(x)).flatten(0, 1)  # [G, H, W, 2]
+
+    def sample(comb: Tensor) -> Tensor:
+        combs = comb.expand(len(places), -1, -1, -1)
+        y = F.grid_sample(combs, places, mode="bilinear", padding_mode="border", align_corners=False)
+        return y.transpose(0, 1)
+
+    return sample
 
 
 def _responses(move: Callable[[Tensor], Tensor], size: Size, low: Size, apart: Size, x: Tensor) -> Tensor:

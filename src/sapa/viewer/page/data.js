@@ -24,6 +24,7 @@ async function unpack(report) {
 }
 
 async function inflate(text) {
+  if (!("DecompressionStream" in window)) throw new Error("it needs a browser of 2023 or later.");
   const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());

@@ -33,10 +33,12 @@ function fillKernelTable(report, { cells }, taps, theme) {
     cell.textContent = tap ? shortNumber(tap.weight) : "";
     if (!tap) {
       cell.removeAttribute("style");
+      cell.removeAttribute("title");
       delete cell.dataset.weight;
       return;
     }
     cell.dataset.weight = tap.weight.toFixed(6);
+    cell.title = tap.weight.toFixed(5);
     const colour = weightColour(tap.weight, theme);
     cell.style.backgroundColor = tap.inside ? css(colour) : "";
     cell.style.color = tap.inside ? (isDark(colour) ? "white" : "black") : "";
@@ -46,8 +48,9 @@ function fillKernelTable(report, { cells }, taps, theme) {
 // .041 for 0.041, so that five of them fit side by side
 function shortNumber(weight) {
   const size = Math.abs(weight);
-  if (size < 0.0005) return "0";
-  const digits = size < 0.9995 ? 3 : size < 9.995 ? 2 : 1;
+  // the sign takes the place of a digit
+  const digits = size >= 9.995 ? 1 : size >= 0.9995 || weight < 0 ? 2 : 3;
+  if (size < 0.5 / 10 ** digits) return "0";
   return weight.toFixed(digits).replace(/^(-?)0\./, "$1.").replace("-", "−");
 }
 
@@ -81,7 +84,7 @@ function directionOf({ down, right }) {
 
 // a kernel in words, where it has a plain one
 function wordsFor(upsampler, taps, summary) {
-  if (upsampler.kind === "kernels" || upsampler.kind === "linear") {
+  if (upsampler.kind !== "derivative") {
     const inside = taps.filter((tap) => tap.inside);
     if (taps.length === 1) return "copies one low-res point";
     if (summary.points > 0.97 * inside.length && inside.length > 4) return `flat: all near 1/${inside.length}`;

@@ -134,7 +134,11 @@ function makeRadio(state, list, text, label, shown, isShown) {
   button.title = label;
   button.addEventListener("click", () => state.show(shown));
   state.listen((what) => {
-    if (what.has("shown")) button.setAttribute("aria-checked", String(isShown()));
+    if (!what.has("shown")) return;
+    button.setAttribute("aria-checked", String(isShown()));
+    // the Tab key stops at the chosen one, or at the first
+    const hasChosen = list.querySelector('[aria-checked="true"]');
+    button.tabIndex = isShown() || (!hasChosen && button === list.firstElementChild) ? 0 : -1;
   });
   list.append(button);
   return button;

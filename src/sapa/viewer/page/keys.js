@@ -28,9 +28,7 @@ function watchKeys(state) {
     if (step) {
       if (!isOnMap) return;
       const [rows, columns] = event.shiftKey ? cell : [1, 1];
-      state.hold(true);
-      state.moveTo(state.point.row + step[0] * rows, state.point.column + step[1] * columns);
-      state.follow();
+      state.goTo({ row: state.point.row + step[0] * rows, column: state.point.column + step[1] * columns });
     } else if (event.key === "Enter") {
       if (!isOnMap) return;
       state.pin();

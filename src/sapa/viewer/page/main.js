@@ -14,11 +14,7 @@ async function start() {
   state.changed("point", "view", "chosen", "shown", "pins", "theme");
   addEventListener("hashchange", () => {
     const point = pointOfHash(report);
-    if (point) {
-      state.hold(true);
-      state.moveTo(point.row, point.column);
-      state.follow();
-    }
+    if (point) state.goTo(point);
   });
   // where there are keys, they move the point at once
   if (matchMedia("(pointer: fine)").matches) document.querySelector("canvas.main").focus({ preventScroll: true });

@@ -1,12 +1,13 @@
 // A picture of one of the grids on a canvas: all of them share the part that is seen, and the point.
 
-// options: label, source (image or canvas), finer (sharp pixels only when enlarged), overlay(context, place), isMain
+// options: label, source (image or canvas), caption, overlay(context, place, ratio), isMain
 function makeMap(state, figure, options) {
   const { report } = state;
   const canvas = document.createElement("canvas");
-  canvas.tabIndex = options.isMain || options.isFocusable ? 0 : -1;
-  canvas.setAttribute("role", "img");
-  canvas.setAttribute("aria-label", `${options.label}. Arrow keys move the point.`);
+  // one stop for the Tab key; the others take the focus when they are clicked
+  canvas.tabIndex = options.isMain ? 0 : -1;
+  canvas.setAttribute("role", options.isMain ? "application" : "img");
+  canvas.setAttribute("aria-label", options.isMain ? `${options.label}. Arrow keys move the point.` : options.label);
   canvas.className = options.isMain ? "map main" : "map";
   canvas.style.setProperty("--aspect", report.size[1] / report.size[0]);
   figure.append(canvas);
@@ -60,7 +61,8 @@ function placer(state, width, height) {
   return (across, down) => [((across - x) * zoom + 0.5) * width, ((down - y) * zoom + 0.5) * height];
 }
 
-function box(context, place, report, grid, row, column, rows, columns) {
+// of rows and columns in a grid: left, top, width, height
+function box(place, grid, row, column, rows, columns) {
   const [left, top] = place(column / grid[1], row / grid[0]);
   const [right, bottom] = place((column + columns) / grid[1], (row + rows) / grid[0]);
   return [left, top, right - left, bottom - top];
@@ -68,19 +70,19 @@ function box(context, place, report, grid, row, column, rows, columns) {
 
 function drawPoint(state, context, place, ratio) {
   const { report, point } = state;
-  let [left, top, width, height] = box(context, place, report, report.size, point.row, point.column, 1, 1);
+  let [left, top, width, height] = box(place, report.size, point.row, point.column, 1, 1);
   const least = 7 * ratio;
   const grow = Math.max(0, least - Math.min(width, height)) / 2;
   [left, top, width, height] = [left - grow, top - grow, width + 2 * grow, height + 2 * grow];
   outline(context, [left, top, width, height], ratio, "white", 1.5);
 }
 
-// the window of the chosen upsampler, on the grid of the low-res map
+// the widest window, on the grid of the low-res map
 function drawWindow(state, context, place, ratio) {
   const { report } = state;
   const [Kh, Kw] = report.window;
   const middle = centreOf(report, state.point);
-  const frame = box(context, place, report, report.low, middle.row - (Kh - 1) / 2, middle.column - (Kw - 1) / 2, Kh, Kw);
+  const frame = box(place, report.low, middle.row - (Kh - 1) / 2, middle.column - (Kw - 1) / 2, Kh, Kw);
   outline(context, frame, ratio, "white", 1.5);
 }
 

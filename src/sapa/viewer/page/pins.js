@@ -18,9 +18,7 @@ function makePin(state, pin, i) {
   chip.title = "Go there; the link leads back to this point";
   chip.addEventListener("click", (event) => {
     event.preventDefault();
-    state.hold(true);
-    state.moveTo(pin.row, pin.column);
-    state.follow();
+    state.goTo(pin);
   });
   const remove = makeElement("button", "remove", "×");
   remove.type = "button";

@@ -40,6 +40,12 @@ function makeState(report) {
       if (!isQuiet) rememberPoint(next);
     },
 
+    // and keep it in sight
+    goTo({ row, column }) {
+      state.moveTo(row, column);
+      state.follow();
+    },
+
     hold(isHeld) {
       state.isHeld = isHeld;
       state.changed("held");
@@ -83,7 +89,6 @@ function makeState(report) {
       setView(state, 1, 0.5, 0.5);
     },
 
-    // keep the point in sight when keys move it
     follow() {
       const [x, y] = pointPlace(report, state.point);
       const half = 0.5 / state.view.zoom;

@@ -1,5 +1,6 @@
 """Every test runs seeded, with uninitialised memory poisoned, and once on each backend where it asks for `backend`."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +18,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("sapa")
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # the workers share the cores: with more threads than cores, threads wait for each other
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

@@ -16,11 +16,23 @@ def centres(high: int, low: int, device: torch.device) -> Tensor:
     return (2 * torch.arange(high, device=device) + 1) * low // (2 * high)
 
 
+def taps(centre: Tensor, K: int) -> Tensor:
+    """The low-res points of the windows around these: [H] to [H, K]."""
+    return centre[:, None] + torch.arange(-(K // 2), K // 2 + 1, device=centre.device)
+
+
+def nearness(p: Tensor, tap: Tensor, high: int, low: int, sigma: float) -> Tensor:
+    """Log weight of low-res points [H, K] by their distance from high-res points [H], a Gaussian in low-res points."""
+    # in integers, so that no place is rounded
+    distance = ((2 * p[:, None] + 1) * low - (2 * tap + 1) * high) / (2 * high)
+    return distance.square() / (-2 * sigma**2)
+
+
 def inside(size: Size, low: Size, kernel_size: Size, device: torch.device) -> Tensor:
     """Whether tap t of point p lies in the image: [P, H, W]."""
     axes = []
     for high, length, K in zip(size, low, kernel_size, strict=True):
-        i = centres(high, length, device) + torch.arange(-(K // 2), K // 2 + 1, device=device)[:, None]
+        i = taps(centres(high, length, device), K).T
         axes.append((i >= 0) & (i < length))  # [K, H]
     rows, columns = axes
     return (rows[:, None, :, None] & columns[None, :, None, :]).flatten(0, 1)

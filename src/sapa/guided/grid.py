@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sapa.functional import attend
-from sapa.geometry import Size, centres
+from sapa.geometry import Size, centres, nearness, taps
 
 Strip = tuple[int, int]  # low-res rows [top, bottom)
 
@@ -87,12 +87,10 @@ class Grid:
     def _nearness(
         self, H: int, h: int, rows: slice, K: int, sigma: float, own: Tensor | None = None, Kh: int | None = None
     ) -> Tensor:
-        """Log weight of the Kh taps around `own` by their distance from high-res rows, in low-res points; -inf for taps
-        outside of the K around the true centre."""
+        """Log weight of the Kh points around `own` by their nearness to high-res rows: [rows, Kh]; -inf for those that
+        are not among the K around the true centre."""
         p = torch.arange(rows.start, rows.stop, device=self.device)
-        c, Kh = centres(H, h, self.device)[rows], Kh or K
-        tap = (c if own is None else own)[:, None] + torch.arange(-(Kh // 2), Kh // 2 + 1, device=self.device)
-        # in integers, so that no place is rounded
-        distance = ((2 * p[:, None] + 1) * h - (2 * tap + 1) * H) / (2 * H)
-        is_inside = (tap - c[:, None]).abs() <= K // 2
-        return (distance.square() / (-2 * sigma**2)).masked_fill(~is_inside, -torch.inf)
+        c = centres(H, h, self.device)[rows]
+        tap = taps(c if own is None else own, Kh or K)
+        is_outside = (tap - c[:, None]).abs() > K // 2
+        return nearness(p, tap, H, h, sigma).masked_fill(is_outside, -torch.inf)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sapa import checks
 from sapa.functional import attend
-from sapa.geometry import Size, centres, size_of
+from sapa.geometry import Size, centres, nearness, size_of, taps
 from sapa.nn.base import Upsampler
 from sapa.ops import is_autocast
 
@@ -55,7 +55,10 @@ def joint_bilateral(
         q = torch.cat([g, torch.ones_like(squares)], 1) / variance
         k = torch.cat([low, low.square().sum(1, keepdim=True) / -2], 1)
         axes = zip(size_of(guide), size_of(x), window, strict=True)
-        rows, columns = (_nearness(H, h, K, sigma_space, g.device) for H, h, K in axes)
+        rows, columns = (
+            nearness(torch.arange(H, device=g.device), taps(centres(H, h, g.device), K), H, h, sigma_space)
+            for H, h, K in axes
+        )
         y = attend(q, k, x.to(wide), kernel_size=window, border="mask", bias=(rows, columns))
     return y.to(x.dtype)
 
@@ -110,12 +113,3 @@ def _step(squares: Tensor) -> Tensor:
     variance = STEP**2 * squares.mean((2, 3), keepdim=True)
     # a guide without any difference compares as equal
     return variance.clamp_min(torch.finfo(squares.dtype).tiny)
-
-
-def _nearness(H: int, h: int, K: int, sigma: float, device: torch.device) -> Tensor:
-    """Log weight by the distance of each tap from its high-res point, in low-res points: [H, K]."""
-    p, c = torch.arange(H, device=device), centres(H, h, device)
-    # in integers, so that no place is rounded
-    offset = ((2 * p + 1) * h - (2 * c + 1) * H) / (2 * H)
-    distance = torch.arange(-(K // 2), K // 2 + 1, device=device) - offset[:, None]
-    return distance.square() / (-2 * sigma**2)

@@ -20,8 +20,9 @@ settings.register_profile(
 settings.load_profile("sapa")
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    # the workers share the cores: with more threads than cores, threads wait for each other
+    # the workers share the cores: with more threads than cores, threads wait for each other; so for what they start
     torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 
 @pytest.fixture(autouse=True)

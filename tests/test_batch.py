@@ -414,7 +414,7 @@ app({command})
 def test_an_interrupted_run_ends_cleanly(folder: Path) -> None:
     depth("depth/0.png")
     photo("photos/0.jpg", (48, 64))
-    for i in range(1, 300):
+    for i in range(1, 2000):
         os.link("depth/0.png", f"depth/{i}.png")
         os.link("photos/0.jpg", f"photos/{i}.jpg")
     command = [COMMAND, "upsample", "depth", "-g", "photos", "-o", "out", "--jobs", "2"]
@@ -430,10 +430,10 @@ def test_an_interrupted_run_ends_cleanly(folder: Path) -> None:
     assert process.returncode == 130
     assert output == ""
     assert errors.startswith("sapa upsample: interrupted: ")
-    assert errors.endswith(" of 300 written; the same command does the others.\n")
+    assert errors.endswith(" of 2000 written; the same command does the others.\n")
     assert parts(folder) == []
     written = list(Path("out").glob("*.png"))
-    assert 0 < len(written) < 300
+    assert 0 < len(written) < 2000
     assert all((pixels(path) == DEPTH).all() for path in written)
 
 

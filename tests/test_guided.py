@@ -215,6 +215,36 @@ def test_sigma_is_in_the_units_of_the_guide() -> None:
     assert (narrow - wide).abs().mean() > 0.01
 
 
+@pytest.mark.parametrize("factor", [1e-30, 1e19, 1e30])
+def test_units_of_the_map_do_not_matter(factor: float) -> None:
+    x, guide = scene(8, 9, 64, 72)
+    expected = sapa.guided_upsample(x, guide)
+    torch.testing.assert_close(sapa.guided_upsample(factor * x, guide) / factor, expected, rtol=0, atol=1e-4)
+    for faint in (1e-15, 1e-19, 1e-25):
+        assert sapa.guided_upsample(x, faint * guide).isfinite().all()
+    assert sapa.guided_upsample(x, guide, sigma=1e-20).isfinite().all()
+
+
+def test_half_precision_knows_its_unknown_value_and_its_limits() -> None:
+    _, guide = scene(8, 9, 64, 64)
+    x = torch.full((1, 1, 8, 8), 0.1).half()
+    x[:, :, 1:7] = 5
+    torch.testing.assert_close(
+        sapa.guided_upsample(x, guide, invalid=0.1), torch.full((1, 1, 64, 64), 5.0).half(), rtol=0, atol=0.01
+    )
+    large = 65000 * (torch.arange(64).view(1, 1, 8, 8) % 3 == 0).half()
+    assert sapa.guided_upsample(large, guide, iterations=3).isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.bool, torch.int8])
+def test_labels_of_any_integer_type(dtype: torch.dtype) -> None:
+    classes = torch.randint(0, 2, (1, 1, 8, 9)).to(dtype)
+    classes[..., :5, :] = 0
+    y = sapa.guided_upsample(classes, scene(8, 9, 64, 72)[1], labels=True, invalid=0)
+    assert y.dtype == dtype
+    assert y.long()[..., :24, :].sum() == 0
+
+
 def test_an_empty_batch() -> None:
     assert sapa.guided_upsample(torch.rand(0, 2, 8, 9), torch.rand(0, 3, 64, 72)).shape == (0, 2, 64, 72)
 
@@ -248,7 +278,12 @@ def test_gradients_reach_the_map_and_the_guide() -> None:
         ({"x": torch.rand(1, 1, 8, 8), "labels": True}, ValueError, "integer dtype"),
         ({"x": torch.zeros(1, 2, 8, 8, dtype=torch.int32), "labels": True}, ValueError, r"\[B, 1, h, w\]"),
         ({"guide": torch.zeros(1, 3, 64, 64, dtype=torch.int32)}, ValueError, "convert it to uint8 or float32"),
-        ({"guide": torch.full((1, 3, 64, 64), math.nan)}, ValueError, "guide must be finite"),
+        ({"guide": torch.full((1, 3, 64, 64), math.nan)}, ValueError, "guide has NaN"),
+        ({"guide": 1e30 * torch.rand(1, 3, 64, 64)}, ValueError, "guide has NaN"),
+        ({"x": torch.full((1, 1, 8, 8), -math.inf), "invalid": math.inf}, ValueError, "x has infinite values"),
+        ({"kernel_size": (3, 5)}, ValueError, "kernel_size must be odd"),
+        ({"sigma": "a"}, TypeError, "sigma must be a number"),
+        ({"invalid": "0"}, TypeError, "invalid must be a number"),
         ({"guide": [1]}, TypeError, "guide must be a tensor"),
         ({"kernel_size": 4}, ValueError, "kernel_size must be odd"),
         ({"sigma": 0}, ValueError, "sigma must be positive"),

@@ -89,9 +89,9 @@ def _serve(pipe: Connection, options: Options, threads: int) -> None:
     while True:
         try:
             pair = pipe.recv()
-        except (EOFError, ConnectionResetError):  # the parent is gone
+            pipe.send(attempt(pair, options))
+        except (EOFError, ConnectionResetError, BrokenPipeError):  # the parent is gone
             return
-        pipe.send(attempt(pair, options))
 
 
 @contextmanager

@@ -88,6 +88,7 @@ def upsample_labels(low: Map, guide: np.ndarray, options: Options) -> np.ndarray
         is_invalid = np.isnan(values) if np.isnan(invalid) else values == invalid
         (places,) = is_invalid.all(1).nonzero()
         invalid = float(places[0]) if len(places) else None
+        classes = np.where(np.isin(classes, places), places[:1].sum(), classes)  # no NaN equals another
     if len(values) > MOST_CLASSES:
         raise ValueError(f"has {len(values)} different values, too many for labels (at most {MOST_CLASSES})")
     x = torch.from_numpy(classes.reshape(1, 1, h, w).astype(np.int32))

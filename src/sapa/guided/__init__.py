@@ -52,7 +52,7 @@ def guided_upsample(
 
     >>> sapa.guided_upsample(depth, photo)  # [1, 1, 60, 80], [1, 3, 480, 640] -> [1, 1, 480, 640]
     """
-    _check(x, guide, kernel_size, sigma, iterations, labels, memory)
+    _check(x, guide, kernel_size, sigma, iterations, labels, invalid, memory)
     if size is not None:
         guide = _resized(guide, checks.whole_pair("guided_upsample", "size", size))
     checks.bind("guided_upsample", x=(_floating(x), "B C h w"), guide=(_floating(guide), "B Cg H W"))
@@ -69,7 +69,11 @@ def _values(
     x: Tensor, guide: Tensor, K: int | None, sigma: float | None, iterations: int, invalid: float | None, memory: int
 ) -> Tensor:
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    is_unknown = wide.isnan() if invalid is None else wide.isnan() | (wide == invalid)
+    is_unknown = x.isnan() if invalid is None else x.isnan() | (x == invalid)  # in the precision of x
+    if (wide.isinf() & ~is_unknown).any():
+        raise ValueError(
+            "guided_upsample: x has infinite values, which have no mean; replace them by NaN to leave them out."
+        )
     is_valid = ~is_unknown.any(1, keepdim=True) if is_unknown.any() else None
     picture = Picture(wide, guide, is_valid, K, sigma, memory)
     y = torch.empty(*x.shape[:2], *size_of(guide), dtype=wide.dtype, device=x.device, memory_format=memory_format(x))
@@ -77,30 +81,31 @@ def _values(
         y[..., picture.grid.rows(strip), :] = picture.upsample(strip)
     for _ in range(iterations):
         y = picture.in_line(y)
-    _forget(y, picture, math.nan if invalid is None else invalid)
-    return y.to(x.dtype)
-
-
-def _labels(x: Tensor, guide: Tensor, K: int | None, sigma: float | None, invalid: float | None, memory: int) -> Tensor:
-    is_valid = None if invalid is None else x != invalid
-    classes = (x if is_valid is None else x[is_valid]).unique()
-    if len(classes) == 0:
-        return x.new_full((*x.shape[:2], *size_of(guide)), invalid or 0)
-    shares = (x == classes[:, None, None]).to(torch.float32)
-    picture = Picture(shares, guide, is_valid, K, sigma, memory)
-    y = x.new_empty(*x.shape[:2], *size_of(guide))
-    for strip in picture.strips:
-        y[..., picture.grid.rows(strip), :] = classes[picture.upsample(strip).argmax(1, keepdim=True)]
-    _forget(y, picture, invalid or 0)
-    return y
-
-
-def _forget(y: Tensor, picture: Picture, invalid: float) -> None:
-    """Write "unknown" where nothing was known."""
     for strip in picture.strips:
         is_empty = picture.is_empty(strip)
         if is_empty is not None:
-            y[..., picture.grid.rows(strip), :].masked_fill_(is_empty, invalid)
+            y[..., picture.grid.rows(strip), :].masked_fill_(is_empty, math.nan if invalid is None else invalid)
+    if x.dtype == y.dtype:
+        return y
+    limits = torch.finfo(x.dtype)  # a correction may go a little beyond x
+    return y.clamp(limits.min, limits.max).to(x.dtype)
+
+
+def _labels(x: Tensor, guide: Tensor, K: int | None, sigma: float | None, invalid: float | None, memory: int) -> Tensor:
+    known = x.long()  # some integers can be stored and hardly computed with
+    is_valid = None if invalid is None else known != invalid
+    classes = (known if is_valid is None else known[is_valid]).unique()
+    y = x.new_empty(*x.shape[:2], *size_of(guide))
+    if len(classes) == 0:
+        return y.copy_(known[:, :, :1, :1])
+    shares = (known == classes[:, None, None]).to(torch.float32)
+    picture = Picture(shares, guide, is_valid, K, sigma, memory)
+    for strip in picture.strips:
+        found, is_empty = classes[picture.upsample(strip).argmax(1, keepdim=True)], picture.is_empty(strip)
+        if is_empty is not None:
+            found.masked_fill_(is_empty, int(invalid or 0))
+        y[..., picture.grid.rows(strip), :] = found.to(x.dtype)
+    return y
 
 
 def _check(
@@ -110,6 +115,7 @@ def _check(
     sigma: float | None,
     iterations: int,
     labels: bool,
+    invalid: float | None,
     memory: int,
 ) -> None:
     name = "guided_upsample"
@@ -127,8 +133,11 @@ def _check(
         )
     if guide.dtype != torch.uint8 and guide.dtype not in checks.DTYPES:
         raise ValueError(f"{name}: guide is {checks.plain(guide.dtype)}; convert it to uint8 or float32.")
-    if kernel_size is not None:
-        checks.odd_pair(name, kernel_size)
+    if kernel_size is not None and not (checks.is_whole(kernel_size) and kernel_size > 0 and kernel_size % 2 == 1):
+        raise ValueError(f"{name}: kernel_size must be odd and positive, such as 5, got {kernel_size!r}.")
+    for argument, value in (("sigma", sigma), ("invalid", invalid)):
+        if value is not None and not isinstance(value, (int, float)):
+            raise TypeError(f"{name}: {argument} must be a number or None, got {value!r}.")
     if sigma is not None and not sigma > 0:
         raise ValueError(f"{name}: sigma must be positive, got {sigma!r}.")
     if not checks.is_whole(iterations) or iterations < 0:

@@ -33,13 +33,13 @@ class Picture:
         self.strips = list(self.grid.strips(self._rows_within(memory)))
         rows = self.strips[0][1]
         self.colours = colours_of(guide, self.grid, rows, x.dtype)
-        if not self.colours.low.isfinite().all():
+        self.k = keys(self.colours.low, is_valid)
+        if not self.k.isfinite().all():
             raise ValueError(
-                "guided_upsample: guide must be finite everywhere, and has NaN or infinity; fill them first."
+                "guided_upsample: guide has NaN, infinity, or values whose squares are infinite; fill them first."
             )
         with torch.no_grad():  # the choice of weights is not a part of what is learned
             share, precision = trust(self.x, self.colours.low, is_valid, sigma, self.kernel_size, SIGMA_SPACE)
-        self.k = keys(self.colours.low, is_valid)
         self.is_low_empty = None if is_valid is None else _is_empty(is_valid, self.kernel_size)
         # interpolated together
         self.maps = [precision, share, self.x] if is_valid is None else [precision, share, self.x, is_valid.to(x.dtype)]

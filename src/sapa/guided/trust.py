@@ -17,6 +17,7 @@ from sapa.guided.grid import Grid
 STEPS = (0.1, 0.2, 0.4, 0.8)  # widths of likeness, as parts of the deviation of the guide
 WINDOW = 5  # low-res points over which errors are compared
 DECISION = 4  # power of the ratio of errors
+NARROWEST = 1e-12  # width of likeness, whose square can still be divided by
 SMALLEST = 1e-4  # part of the mean error that counts as none
 
 
@@ -31,6 +32,9 @@ def trust(
         sigma: the only width to try; None tries several.
     """
     h, w = size_of(x)
+    x = x / x.abs().amax().clamp_min(
+        torch.finfo(x.dtype).tiny
+    )  # errors are only compared, and their squares are finite
     steps = _precisions(low, sigma)  # [B, n, 1, 1]
     grid, whole = Grid((h, w), ((h + 1) // 2, (w + 1) // 2), x.device), (0, (h + 1) // 2)
     half, half_colours = grid.cell_means(x, whole), grid.cell_means(low, whole)
@@ -58,10 +62,10 @@ def trust(
 
 def _precisions(low: Tensor, sigma: float | None) -> Tensor:
     if sigma is not None:
-        return low.new_full((len(low), 1, 1, 1), sigma**-2)
+        return low.new_full((len(low), 1, 1, 1), max(sigma, NARROWEST) ** -2)
     variance = low.var((2, 3), correction=0).sum(1)[:, None, None, None]
     # a guide without any difference compares as equal, whatever the width
-    variance = torch.where(variance > 0, variance, 1)
+    variance = torch.where(variance > NARROWEST**2, variance, 1)
     return (low.new_tensor(STEPS).square()[:, None, None] * variance).reciprocal()
 
 

@@ -32,9 +32,8 @@ def trust(
         sigma: the only width to try; None tries several.
     """
     h, w = size_of(x)
-    x = x / x.abs().amax().clamp_min(
-        torch.finfo(x.dtype).tiny
-    )  # errors are only compared, and their squares are finite
+    # errors are only compared, and like this their squares are finite
+    x = x / x.abs().amax((1, 2, 3), keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
     steps = _precisions(low, sigma)  # [B, n, 1, 1]
     grid, whole = Grid((h, w), ((h + 1) // 2, (w + 1) // 2), x.device), (0, (h + 1) // 2)
     half, half_colours = grid.cell_means(x, whole), grid.cell_means(low, whole)

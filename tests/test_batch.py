@@ -459,3 +459,26 @@ def test_the_bar_is_for_terminals_only(folder: Path, monkeypatch: pytest.MonkeyP
     assert process.communicate()[0] == "2 written\n"
     assert b"2/2" in shown
     assert b"left" in shown
+
+
+def test_infinities_that_are_not_named_are_refused_beside_one_that_is(folder: Path) -> None:
+    values = np.ones((6, 8), np.float32)
+    values[0, 0], values[5, 7] = np.inf, -np.inf
+    np.save("map.npy", values)
+    photo("photo.png")
+    command = [COMMAND, "upsample", "map.npy", "-g", "photo.png", "-o", "out.npy", "--invalid", "inf"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "infinite values" in result.stderr
+    assert not Path("out.npy").exists()
+
+
+def test_unknown_labels_of_several_channels_are_filled(folder: Path) -> None:
+    values = np.ones((6, 8, 2))
+    values[2, 3] = values[4, 5] = np.nan
+    np.save("map.npy", values)
+    photo("photo.png")
+    command = [COMMAND, "upsample", "map.npy", "-g", "photo.png", "-o", "out.npy", "--labels"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert (np.load("out.npy") == 1).all()

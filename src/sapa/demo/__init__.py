@@ -11,7 +11,6 @@ from sapa.demo import motorcycle, report
 from sapa.nn import UPSAMPLERS
 
 CHANNELS, SIZE = 64, 32  # of the low-res map whose upsampling is timed
-SHOWN = ("nearest", "bilinear", "joint_bilateral", "sapa_i")
 
 Tick = Callable[[str], None]
 
@@ -42,7 +41,7 @@ def run(folder: Path, tick: Tick = lambda step: None) -> Demo:
         tick("the disparity of a motorcycle")
         lifted = motorcycle.lift()
         tick("the features of a photograph")
-        seen = examine(data.astronaut()[:320, 64:384], SHOWN)
+        seen = examine(data.astronaut()[:320, 64:384])
         write(seen, folder / "see.html")
     costs = {}
     for name in UPSAMPLERS:

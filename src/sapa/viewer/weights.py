@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sapa.geometry import Size, centres, inside, size_of
+from sapa.geometry import Size, centres, inside, size_of, taps
 from sapa.nn import (
     Bicubic,
     Bilinear,
@@ -105,7 +105,7 @@ def _responses(move: Callable[[Tensor], Tensor], size: Size, low: Size, apart: S
 def _windows(answers: Tensor, size: Size, low: Size, window: Size, apart: Size) -> Tensor:
     """Find, for tap t of point p, the answer to the comb on which low-res point c(p) + t lies: [P, H, W]."""
     rows, columns = (
-        (centres(N, n, answers.device) + torch.arange(K, device=answers.device)[:, None] - K // 2) % R  # [K, N]
+        taps(centres(N, n, answers.device), K).T % R  # [K, N]
         for N, n, K, R in zip(size, low, window, apart, strict=True)
     )
     comb = rows[:, None, :, None] * apart[1] + columns[None, :, None, :]  # [Kh, Kw, H, W]
@@ -117,8 +117,8 @@ def _trimmed(w: Tensor, window: Size, kind: str, least: float = 1e-6) -> Weights
     w = w.unflatten(0, window)  # [Kh, Kw, H, W]
     used = w.abs().amax((2, 3)) > least * w.abs().max()
     Kh, Kw = window
-    taps = used.nonzero() - torch.tensor([Kh // 2, Kw // 2])
-    reach = taps.abs().amax().item() if len(taps) else 0
+    offsets = used.nonzero() - torch.tensor([Kh // 2, Kw // 2])
+    reach = offsets.abs().amax().item() if len(offsets) else 0
     rows, columns = (slice(max(0, K // 2 - int(reach)), K // 2 + int(reach) + 1) for K in window)
     w = w[rows, columns]
     return Weights(w.flatten(0, 1).contiguous(), (w.shape[0], w.shape[1]), kind)

@@ -147,3 +147,40 @@ def test_cost_of_all_leaves_out_what_cannot_be_built_and_says_so() -> None:
     assert "sapa_b" in result.stdout
     assert "bilinear_additive is left out: " in result.stderr
     assert CliRunner().invoke(app, ["cost", "bilinear_additive", "--channels", "6", "--size", "2"]).exit_code == 1
+
+
+def test_find_lists_the_sites_of_a_model_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    # how the command finds a module of the working directory
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    shown = invoke("find", "torchvision:fcn_resnet50", "--size", "64x96")
+    assert shown.splitlines()[0].startswith("site  operator")
+    assert "self(x) (3)  backbone.layer1 (256), backbone.relu (64)" in shown
+    (row,) = json.loads(invoke("find", "torchvision:fcn_resnet50", "--size", "64x96", "--json"))
+    assert (row["site"], row["from"], row["to"], row["channels"]) == ("self", "8x12", "64x96", "21")
+    assert "self:relu[1] (16)" in invoke("find", "bench.models:UNet", "--size", "32x32")
+    assert (
+        invoke("find", "torchvision:resnet18", "--size", "64x64") == "On this example the model makes no map larger.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("unet", "give library:name with one of torchvision, timm, smp, transformers, or module:function, not 'unet'"),
+        ("smp:Unett", "segmentation_models_pytorch has no 'Unett'. Did you mean 'Unet'?"),
+        ("torchvision:nope", "Unknown model nope"),
+        ("bench.models:Any", "Any cannot be instantiated"),
+        ("nowhere:model", "nowhere:model needs nowhere, which is not installed."),
+    ],
+)
+def test_find_says_what_is_wrong_with_a_name(model: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    result = CliRunner().invoke(app, ["find", model])
+    assert result.exit_code == 1
+    assert f"sapa find: {message}" in result.output
+
+
+def test_find_wants_a_size_of_two_numbers() -> None:
+    result = CliRunner().invoke(app, ["find", "torchvision:fcn_resnet50", "--size", "64"])
+    assert result.exit_code == 2
+    assert "give HEIGHTxWIDTH as in 224x224, not '64'" in result.output

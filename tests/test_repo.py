@@ -21,7 +21,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = (
     ("cli",),
     ("demo",),
-    ("batch", "bench", "export", "listing", "paper_tables", "viewer"),
+    ("batch", "bench", "export", "listing", "models", "paper_tables", "surgery", "viewer"),
     ("complexity", "files", "guided", "onnx_ops", "paper_cells", "tables"),
     ("nn", "compat"),
     ("functional",),
@@ -47,8 +47,8 @@ PUBLIC = [
     ),
     *("FreqFusion", "IndexNet", "JointBilateral", "MaxUnpool", "Nearest", "PixelShuffle", "PixelTCL", "SAPA"),
     *("SAPADeform", "SIERRA", "UPSAMPLERS", "Upsampler"),
-    *("assemble", "atn", "attend", "build", "cost", "export_onnx", "guided_upsample", "kernels"),
-    *("see", "sim", "status", "use_backend"),
+    *("assemble", "atn", "attend", "build", "cost", "export_onnx", "find", "guided_upsample", "kernels"),
+    *("restore_", "see", "sim", "status", "swap_", "use_backend"),
 ]
 
 

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from sapa.nn import SAPADeform as SAPADeform
     from sapa.nn import Upsampler as Upsampler
     from sapa.nn import build as build
+    from sapa.surgery import find as find
+    from sapa.surgery import restore_ as restore_
+    from sapa.surgery import swap_ as swap_
     from sapa.viewer import see as see
 
     __version__: str
@@ -53,12 +56,13 @@ _NAMES = {
     "sapa.complexity": "cost Cost",
     "sapa.guided": "guided_upsample",
     "sapa.export": "export_onnx",
+    "sapa.surgery": "find swap_ restore_",
     "sapa.viewer": "see",
     "sapa.compat": "sim atn",
     "sapa.backends": "BACKENDS use_backend status",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
-_MODULES = ("backends", "compat", "functional", "nn", "ops")
+_MODULES = ("backends", "compat", "functional", "models", "nn", "ops")
 
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -180,6 +180,40 @@ def export(
 
 
 @app.command()
+def find(
+    model: Annotated[
+        str, typer.Argument(help="torchvision:NAME, smp:NAME, timm:NAME, transformers:CLASS, or module:function.")
+    ],
+    size: Annotated[str, typer.Option(help="HEIGHTxWIDTH of the picture it runs on.")] = "224x224",
+    json: IsJSON = False,
+    csv: IsCSV = False,
+    markdown: IsMarkdown = False,
+) -> None:
+    """List where a model makes maps larger, and which of its own maps could guide an upsampler there."""
+    from rich.console import Console
+
+    import sapa
+    from sapa.surgery import command
+
+    sides = size.lower().split("x")
+    if len(sides) != 2 or not all(side.isdecimal() and int(side) > 0 for side in sides):
+        raise typer.BadParameter(f"give HEIGHTxWIDTH as in 224x224, not {size!r}", param_hint="--size")
+    sys.path.insert(0, "")  # a module of the working directory
+    try:
+        with Console(stderr=True).status(f"running {model} ..."):
+            made = command.load(model)
+            sites = sapa.find(made, *command.example_for(made, (int(sides[0]), int(sides[1]))))
+    except ModuleNotFoundError as missing:
+        sys.exit(f"sapa find: {model} needs {missing.name}, which is not installed.")
+    except (ValueError, TypeError) as error:
+        sys.exit(f"sapa find: {str(error).removeprefix('find: ')}")
+    if json or csv or markdown:
+        _print([sites.table(f"{model} on {size}")], json, csv, markdown)
+    else:
+        print(sites)  # in full width: its names are what swap_ takes
+
+
+@app.command()
 def upsample(
     low: Annotated[str, typer.Argument(help="Low-res maps: a file, a folder, or a pattern in quotes.")],
     guide: Annotated[str, typer.Option("--guide", "-g", help="Their photographs: likewise, of the same names.")],

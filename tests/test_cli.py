@@ -166,9 +166,10 @@ def test_find_lists_the_sites_of_a_model_by_its_name(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("unet", "give library:name with one of torchvision, timm, smp, transformers, or module:function, not 'unet'"),
+        ("unet", "give library:name with one of sapa, torchvision, timm, smp, transformers, or module:function, not 'unet'"),
         ("smp:Unett", "segmentation_models_pytorch has no 'Unett'. Did you mean 'Unet'?"),
         ("torchvision:nope", "Unknown model nope"),
+        ("sapa:segformer", "no model 'segformer'. Did you mean 'segformer_b1'?"),
         ("bench.models:Any", "Any cannot be instantiated"),
         ("nowhere:model", "nowhere:model needs nowhere, which is not installed."),
     ],

@@ -21,7 +21,9 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = (
     ("cli",),
     ("demo",),
-    ("batch", "bench", "export", "listing", "models", "paper_tables", "surgery", "viewer"),
+    ("batch", "bench", "export", "listing", "paper_tables", "viewer"),
+    ("surgery",),
+    ("models",),
     ("complexity", "files", "guided", "onnx_ops", "paper_cells", "tables"),
     ("nn", "compat"),
     ("functional",),

@@ -21,6 +21,7 @@ def sapa() -> None:
     """Sharp feature maps from low-res ones: similarity-aware upsampling for PyTorch."""
 
 
+MODEL = "torchvision:NAME, smp:NAME, timm:NAME, transformers:CLASS, sapa:NAME:UPSAMPLER, or module:function."
 IsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 IsCSV = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 IsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
@@ -181,15 +182,14 @@ def export(
 
 @app.command()
 def find(
-    model: Annotated[
-        str, typer.Argument(help="torchvision:NAME, smp:NAME, timm:NAME, transformers:CLASS, or module:function.")
-    ],
+    model: Annotated[str, typer.Argument(help=MODEL)],
     size: Annotated[str, typer.Option(help="HEIGHTxWIDTH of the picture it runs on.")] = "224x224",
     json: IsJSON = False,
     csv: IsCSV = False,
     markdown: IsMarkdown = False,
 ) -> None:
     """List where a model makes maps larger, and which of its own maps could guide an upsampler there."""
+    import torch
     from rich.console import Console
 
     import sapa
@@ -198,15 +198,15 @@ def find(
     sides = size.lower().split("x")
     if len(sides) != 2 or not all(side.isdecimal() and int(side) > 0 for side in sides):
         raise typer.BadParameter(f"give HEIGHTxWIDTH as in 224x224, not {size!r}", param_hint="--size")
-    sys.path.insert(0, "")  # a module of the working directory
     try:
         with Console(stderr=True).status(f"running {model} ..."):
             made = command.load(model)
-            sites = sapa.find(made, *command.example_for(made, (int(sides[0]), int(sides[1]))))
+            photo = torch.rand(1, 3, int(sides[0]), int(sides[1]))
+            sites = sapa.find(made, *command.example_of(made, photo))
     except ModuleNotFoundError as missing:
         sys.exit(f"sapa find: {model} needs {missing.name}, which is not installed.")
-    except (ValueError, TypeError) as error:
-        sys.exit(f"sapa find: {str(error).removeprefix('find: ')}")
+    except (KeyError, ValueError, TypeError) as error:
+        sys.exit(f"sapa find: {str(error.args[0]).removeprefix('find: ')}")
     if json or csv or markdown:
         _print([sites.table(f"{model} on {size}")], json, csv, markdown)
     else:
@@ -260,6 +260,9 @@ def see(
     size: Annotated[int, typer.Option(help="Longer side of the high-res map.", min=1)] = 192,
     kernel_size: Annotated[int | None, typer.Option(help="K of checkpoints whose shapes do not show it.")] = None,
     colours: Annotated[str | None, typer.Option(help="Channels for red, green, blue: 0,1,2. Else by PCA.")] = None,
+    model: Annotated[str | None, typer.Option(help="Show a stage of a model: " + MODEL)] = None,
+    weights: Annotated[Path | None, typer.Option(help="State dict of the model, which is untrained without.")] = None,
+    stage: Annotated[str | None, typer.Option(help="Name or number of the stage; the last if not given.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write a figure to print, too.")] = None,
     pdf: Annotated[Path | None, typer.Option(help="Write a figure to print, too.")] = None,
 ) -> None:
@@ -280,7 +283,10 @@ def see(
                 size=size,
                 kernel_size=kernel_size,
                 colours=colours,
-                tick=lambda name: status.update(f"upsampling with {name} ..."),
+                model=model,
+                weights=weights,
+                stage=stage,
+                tick=lambda name: status.update(f"running {name} ..."),
             )
     except (KeyError, ValueError, ModuleNotFoundError) as error:
         sys.exit(f"sapa see: {str(error.args[0]).removeprefix('see: ')}")

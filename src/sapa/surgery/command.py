@@ -1,5 +1,6 @@
-"""The models that `sapa find` can make by name, untrained."""
+"""The models that the command line can make by name, untrained, and what they run on."""
 
+import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
@@ -7,9 +8,11 @@ from inspect import signature
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from sapa.geometry import Size
+from sapa import models
+
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, which most backbones have learned
 
 
 def torchvision(name: str) -> nn.Module:
@@ -31,7 +34,13 @@ def transformers(name: str) -> nn.Module:
     return make(make.config_class())
 
 
+def paper(name: str) -> nn.Module:
+    model, _, upsampler = name.partition(":")
+    return models.build(model, upsampler or None)
+
+
 LIBRARIES: dict[str, Callable[[str], nn.Module]] = {
+    "sapa": paper,
     "torchvision": torchvision,
     "timm": timm,
     "smp": smp,
@@ -44,17 +53,20 @@ def load(what: str) -> nn.Module:
     place, colon, name = what.partition(":")
     if not colon or not name:
         raise ValueError(f"give library:name with one of {', '.join(LIBRARIES)}, or module:function, not {what!r}")
+    if place not in LIBRARIES:
+        sys.path.insert(0, "")  # a module of the working directory
     model = LIBRARIES[place](name) if place in LIBRARIES else _named(place, name)()
     if not isinstance(model, nn.Module):
         raise ValueError(f"{what} gave no module but {type(model).__name__}")
     return model.eval()
 
 
-def example_for(model: nn.Module, size: Size) -> tuple[Any, ...]:
-    """A picture, in a list for the detectors of torchvision."""
+def example_of(model: nn.Module, photo: Tensor) -> tuple[Any, ...]:
+    """A photograph [1, 3, H, W] from 0 to 1 as the model takes it: detectors of torchvision normalise it themselves."""
     if type(model).__module__.startswith("torchvision.models.detection"):
-        return ([torch.rand(3, *size)],)
-    return (torch.rand(1, 3, *size),)
+        return ([photo[0]],)
+    mean, deviation = (torch.tensor(values).view(1, 3, 1, 1) for values in (MEAN, DEVIATION))
+    return ((photo - mean) / deviation,)
 
 
 def _named(module: str, name: str) -> Any:

@@ -95,7 +95,12 @@ class Plan:
     def __init__(self, name: str, home: nn.Module, key: str, guides: list[tuple[str, bool]], is_changed: bool) -> None:
         self.name, self.home, self.key, self.guides, self.is_changed = name, home, key, guides, is_changed
 
-    def run(self, state: State, x: Tensor, size: Size) -> Tensor:
+    def answer(self, state: State, x: Tensor, size: Size, func: Any, args: Any, kwargs: Any) -> Tensor:
+        """In place of func(*args, **kwargs), which would make x this large."""
+        chain = getattr(self.home, HOME)[self.key]
+        return chain(x.clone() if self.is_changed else x, self.guides_in(state), size)
+
+    def guides_in(self, state: State) -> list[Tensor]:
         guides = []
         for key, is_changed in self.guides:
             if key not in state.kept:
@@ -105,8 +110,7 @@ class Plan:
                 )
             # backward needs the map as it is now
             guides.append(state.kept[key].clone() if is_changed else state.kept[key])
-        chain = getattr(self.home, HOME)[self.key]
-        return chain(x.clone() if self.is_changed else x, guides, size)
+        return guides
 
 
 class Rewired:
@@ -209,7 +213,7 @@ class Intercept(TorchFunctionMode):
         # what the upsampler calls is not counted
         self.state.running = None
         try:
-            return plan.run(self.state, x, size)
+            return plan.answer(self.state, x, size, func, args, kwargs)
         finally:
             self.state.running = self.owner
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from sapa.viewer.report import Named
@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 
 def see(
     image: Any = None,
-    upsamplers: "Named" = ("nearest", "bilinear", "joint_bilateral", "sapa_i"),
+    upsamplers: "Named | None" = None,
     *,
     x: Tensor | None = None,
     guide: Tensor | None = None,
+    model: nn.Module | None = None,
+    stage: str | int | None = None,
     output: str | Path = "report.html",
     scale: int = 4,
     size: int = 192,
@@ -27,9 +29,13 @@ def see(
         image: a photograph: path, PIL image, array [H, W, 3] or tensor [3, H, W]. Its features are random Fourier
             features of the colours, and the low-res map their means over cells. None where x and guide are.
         upsamplers: names in `UPSAMPLERS`, modules, or a dict of names to show and either. A name stands for the module
-            before training.
+            before training. None takes those that need none: nearest, bilinear, joint_bilateral and, where both maps
+            have the same channels, sapa_i.
         x: decoder map [1, C, h, w] of a network, instead of the features of the photograph.
         guide: its encoder map [1, Cg, H, W].
+        model: any model that takes a photograph, to show one of its stages on this one, which it gets with the mean
+            and deviation of ImageNet, as most expect. What it does there itself comes first.
+        stage: name or number of the stage, as in `sapa.surgery.stages`; the last if None.
         output: a page if it ends in .html; a figure to print if it ends in .png or .pdf.
         scale: S, high-res points in a low-res one along each axis; x and guide have their own.
         size: of the longer side of the high-res map; photographs are shrunk to it.
@@ -42,12 +48,20 @@ def see(
     PosixPath('report.html')
     >>> sapa.see(x=decoder_map, guide=encoder_map, upsamplers={"trained": model.up1, "bilinear": "bilinear"})
     PosixPath('report.html')
+    >>> sapa.see("photo.jpg", model=torchvision.models.segmentation.fcn_resnet50(weights="DEFAULT"))
+    PosixPath('report.html')
     """
     path = Path(output)
     write = writer(path)
-    from sapa.viewer.report import examine
+    from sapa.viewer.report import examine, examine_model
 
-    write(examine(image, upsamplers, x=x, guide=guide, scale=scale, size=size, colours=colours), path)
+    if model is None:
+        report = examine(image, upsamplers, x=x, guide=guide, scale=scale, size=size, colours=colours)
+    elif image is None or x is not None or guide is not None:
+        raise ValueError("see: with a model give an image, and neither x nor guide: the model makes them.")
+    else:
+        report = examine_model(image, model, stage, upsamplers, size=size, colours=colours)
+    write(report, path)
     return path
 
 

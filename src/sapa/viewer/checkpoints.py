@@ -42,7 +42,7 @@ def load(name: str, path: str | Path, *, scale: int, kernel_size: int | None = N
     file, place = _split(str(path))
     if name not in UPSAMPLERS:
         raise KeyError(f"no upsampler {name!r}.{suggest(name, UPSAMPLERS)}")
-    state = _read(file)
+    state = read(file)
     for prefix in _places(name, state, scale, file) if place is None else [place]:
         own = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
         options = _options(name, own, scale, kernel_size)
@@ -63,7 +63,8 @@ def _split(path: str) -> tuple[Path, str | None]:
     return Path(file), prefix + "." if prefix else ""
 
 
-def _read(file: Path) -> State:
+def read(file: Path) -> State:
+    """The tensors of a state dict, under the names that upsamplers have here."""
     try:
         found = _unpacked(file)
     except (OSError, ModuleNotFoundError):

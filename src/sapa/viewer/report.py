@@ -16,6 +16,7 @@ from sapa.nn import Upsampler, build
 from sapa.viewer import photo as photos
 from sapa.viewer.features import CHANNELS, channel_painter, features, painter
 from sapa.viewer.points import Point, suggest
+from sapa.viewer.stage import beside, look, maps_of
 from sapa.viewer.weights import Weights, call, weights
 
 DEFAULT = ("nearest", "bilinear", "joint_bilateral", "sapa_i")
@@ -67,7 +68,7 @@ class Report:
 
 def examine(
     image: Any = None,
-    upsamplers: Named = DEFAULT,
+    upsamplers: Named | None = None,
     *,
     x: Tensor | None = None,
     guide: Tensor | None = None,
@@ -79,7 +80,8 @@ def examine(
 ) -> Report:
     """Upsample the features of a photograph, or a pair of given maps, and keep what there is to see."""
     checks.positive("see", scale=scale, size=size)
-    modules = _modules(upsamplers)
+    is_equal = x is None or guide is None or x.shape[1:2] == guide.shape[1:2]
+    modules = _modules(defaults(is_equal) if upsamplers is None else upsamplers)
     channels = None if colours is None else tuple(colours)
     is_photograph = x is None and guide is None
     if image is None and is_photograph:
@@ -121,6 +123,32 @@ def examine(
         is_photograph,
         channels,
     )
+
+
+def examine_model(
+    image: Any,
+    model: nn.Module,
+    which: str | int | None,
+    upsamplers: Named | None = None,
+    *,
+    size: int = 192,
+    colours: Iterable[int] | None = None,
+    tick: Callable[[str], None] = lambda name: None,
+) -> Report:
+    """The same for one stage of a model, on the maps that it makes of a photograph there."""
+    photo = photos.read(image)
+    tick("the model")
+    stage, name = look(model, photo, which, size)
+    x, guide = maps_of(stage, photo)
+    others = defaults(x.shape[1] == guide.shape[1]) if upsamplers is None else upsamplers
+    title = f"{_title(image)}, {type(model).__name__}, {name}"
+    seen = beside(stage, _modules(others))
+    return examine(image, seen, x=x, guide=guide, size=size, colours=colours, title=title, tick=tick)
+
+
+def defaults(is_equal: bool) -> tuple[str, ...]:
+    """What needs no training; SAPA-I compares the channels of both maps one by one."""
+    return tuple(name for name in DEFAULT if is_equal or name != "sapa_i")
 
 
 def _modules(upsamplers: Named) -> dict[str, str | nn.Module]:

@@ -9,7 +9,7 @@ demo: .venv/installed
 	$(RUN)/sapa demo
 
 test: .venv/installed lint browser
-	$(RUN)/pytest -n 2 -q
+	$(RUN)/pytest -n 2 -q --durations 20
 
 # for tests/test_page.py, which is skipped without one; only in a container, where one is root
 browser:
@@ -41,6 +41,7 @@ sanitize:
 bench: .venv/installed
 	$(RUN)/python -m bench.ops
 	$(RUN)/python -m bench.upsamplers
+	$(RUN)/python -m bench.segformer
 	$(RUN)/python -m bench.render
 
 # everything in one command, so that no package can bring another torch than the pinned one

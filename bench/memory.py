@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -52,10 +52,15 @@ def peak(name: str, case: Case) -> int:
         # libraries and threads are not the call's
         peers((1, 8, 4, 4), case.layout, case.kernel_size, case.embed_dim, dtype)[name].forward()()
         function = peers(case.shape, case.layout, case.kernel_size, case.embed_dim, dtype)[name].forward()
-        RESET.write_text("5")
-        before = _status("VmRSS")
-        y = function()
-        after = _status("VmHWM")
+        return peak_since(function)
+
+
+def peak_since(function: Callable[[], object]) -> int:
+    """Bytes that a call takes beyond what is there before it and what it returns."""
+    RESET.write_text("5")
+    before = _status("VmRSS")
+    y = function()
+    after = _status("VmHWM")
     return after - before - (y.nbytes if isinstance(y, Tensor) else 0)
 
 

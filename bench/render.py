@@ -104,6 +104,24 @@ def upsamplers(ups: Report) -> str:
     return where + table(["name", "parameters", *head], rows)
 
 
+def segformer(found: Report) -> str:
+    """Sorted by the price of training; the model as it was published is the row of bilinear."""
+    own, rows = "bilinear", []
+    times, memory = found["times"], found["memory"]
+    for name in sorted(found["parameters"], key=lambda name: times[f"{name}, trained"]["ms"]):
+        row = [f"`{name}`", f"{found['parameters'][name] - found['parameters'][own]:,}"]
+        for suffix in ("", ", trained"):
+            time, usual = times[name + suffix]["ms"], times[own + suffix]["ms"]
+            row += [number(time), f"{time / usual - 1:+.1%}", f"{memory[name + suffix]:.0f}"]
+        rows.append(row)
+    size, threads = found["size"], found["threads"]
+    where = (
+        f"Milliseconds and megabytes; SegFormer-B1, 150 classes, one picture of {size}x{size}, {threads} threads.\n\n"
+    )
+    columns = ["prediction", "", "MB", "step of training", "", "MB"]
+    return where + table(["upsampler", "parameters added", *columns], rows)
+
+
 def machine(ops: Report) -> str:
     m = ops["machine"]
     quick = "A quick run, whose numbers say little: " if ops["quick"] else ""
@@ -127,6 +145,7 @@ def page() -> str:
         "cases": cases(ops),
         "variations": variations(ops),
         "upsamplers": upsamplers(ups),
+        "segformer": segformer(report.load("segformer")),
     }
     text = PAGE.read_text()
     for name, section in sections.items():

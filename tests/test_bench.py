@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import sapa
-from bench import memory, ops, plot, render, report, targets, upsamplers
+from bench import memory, ops, plot, render, report, segformer, targets, upsamplers
 from sapa.bench import FORWARD, TRAINED, Case, measure
 from sapa.bench.peers import shift_loop, unfolded
 from sapa.bench.show import number, versus
@@ -136,8 +136,16 @@ def test_upsamplers_are_all_timed() -> None:
     assert "`bilinear`" in render.upsamplers(json.loads(json.dumps(result)))
 
 
+def test_a_whole_model_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segformer, "megabytes", lambda function, size: 1.0)  # each in a process of its own
+    result = segformer.run(["bilinear", "sapa_b"], size=32, seconds=0.001, quick=True)
+    assert list(result["times"]) == ["bilinear", "bilinear, trained", "sapa_b", "sapa_b, trained"]
+    assert result["parameters"]["sapa_b"] - result["parameters"]["bilinear"] == 6 * 17_472
+    assert "| `bilinear` | 0 |" in render.segformer(json.loads(json.dumps(result)))
+
+
 def test_committed_results_are_complete() -> None:
-    found = {name: report.load(name) for name in ("ops", "upsamplers")}
+    found = {name: report.load(name) for name in ("ops", "upsamplers", "segformer")}
     keys = {"processor", "instructions", "cores", "load", "load_after", "torch", "sapa", "commit", "backends", "python"}
     assert all(keys <= set(result["machine"]) for result in found.values())
     sweep, quick = found["ops"], found["ops"]["quick"]

@@ -158,9 +158,8 @@ def test_find_lists_the_sites_of_a_model_by_its_name(monkeypatch: pytest.MonkeyP
     (row,) = json.loads(invoke("find", "torchvision:fcn_resnet50", "--size", "64x96", "--json"))
     assert (row["site"], row["from"], row["to"], row["channels"]) == ("self", "8x12", "64x96", "21")
     assert "self:relu[1] (16)" in invoke("find", "bench.models:UNet", "--size", "32x32")
-    assert (
-        invoke("find", "torchvision:resnet18", "--size", "64x64") == "On this example the model makes no map larger.\n"
-    )
+    nothing = invoke("find", "torchvision:resnet18", "--size", "64x64")
+    assert nothing == "On this example the model makes no map [B, C, h, w] larger.\n"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +167,7 @@ def test_find_lists_the_sites_of_a_model_by_its_name(monkeypatch: pytest.MonkeyP
     [
         ("unet", "give library:name with one of sapa, torchvision, timm, smp, transformers, or module:function"),
         ("smp:Unett", "segmentation_models_pytorch has no 'Unett'. Did you mean 'Unet'?"),
-        ("torchvision:nope", "Unknown model nope"),
+        ("torchvision:fcn_resnt50", "torchvision has no 'fcn_resnt50'. Did you mean 'fcn_resnet50'?"),
         ("sapa:segformer", "no model 'segformer'. Did you mean 'segformer_b1'?"),
         ("bench.models:Any", "Any cannot be instantiated"),
         ("nowhere:model", "nowhere:model needs nowhere, which is not installed."),

@@ -111,7 +111,7 @@ def test_operators_that_no_upsampler_equals(photo: Tensor) -> None:
 
 
 def test_a_model_without_stages_says_so(photo: Tensor) -> None:
-    with pytest.raises(ValueError, match="makes no map larger"):
+    with pytest.raises(ValueError, match="makes no map"):
         stages(nn.Conv2d(3, 4, 1), photo)
 
 

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 import sapa
 from bench.models import UNet
-from sapa.surgery.rewire import size_after
+from sapa.surgery.resize import size_after
 
 
 def image(height: int = 32, width: int = 48, batch: int = 1) -> Tensor:
@@ -566,9 +566,9 @@ def test_a_model_that_cannot_run_is_left_as_it_was() -> None:
 
 
 def test_what_cannot_be_swapped_is_said_in_words() -> None:
-    with pytest.raises(ValueError, match="on this example the model makes no map larger"):
+    with pytest.raises(ValueError, match="on this example the model makes no map"):
         sapa.swap_(nn.Conv2d(3, 3, 1), "sapa_b", image())
-    assert str(sapa.find(nn.Conv2d(3, 3, 1), image())) == "On this example the model makes no map larger."
+    assert str(sapa.find(nn.Conv2d(3, 3, 1), image())) == "On this example the model makes no map [B, C, h, w] larger."
     with pytest.raises(KeyError, match=r"no upsampler 'sappa_b'\. Did you mean 'sapa_b'"):
         sapa.swap_(unet(), "sappa_b", image())
     with pytest.raises(TypeError, match="find: give a module, got str"):

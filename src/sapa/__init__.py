@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sapa import models as models
+    from sapa import surgery as surgery
     from sapa.backends import BACKENDS as BACKENDS
     from sapa.backends import status as status
     from sapa.backends import use_backend as use_backend
@@ -62,7 +64,7 @@ _NAMES = {
     "sapa.backends": "BACKENDS use_backend status",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
-_MODULES = ("backends", "compat", "functional", "models", "nn", "ops")
+_MODULES = ("backends", "compat", "functional", "models", "nn", "ops", "surgery")
 
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -203,9 +203,7 @@ def find(
             made = command.load(model)
             photo = torch.rand(1, 3, int(sides[0]), int(sides[1]))
             sites = sapa.find(made, *command.example_of(made, photo))
-    except ModuleNotFoundError as missing:
-        sys.exit(f"sapa find: {model} needs {missing.name}, which is not installed.")
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ModuleNotFoundError, ValueError, TypeError) as error:
         sys.exit(f"sapa find: {str(error.args[0]).removeprefix('find: ')}")
     if json or csv or markdown:
         _print([sites.table(f"{model} on {size}")], json, csv, markdown)

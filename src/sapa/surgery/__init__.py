@@ -20,15 +20,15 @@ __all__ = ["Guide", "Site", "Sites", "find", "restore_", "swap_"]
 Where = str | Iterable[str] | Callable[[Site], bool]
 
 
-def find(model: nn.Module, *example: Any) -> Sites:
+def find(model: nn.Module, *example: Any, kwargs: Mapping[str, Any] | None = None) -> Sites:
     """List where a model makes maps larger, and which of its own maps could guide that.
 
     The model runs once on the example, in evaluation mode, and is left as it was. `print(sapa.find(model, x))` shows
-    a table; each entry is a `Site`.
+    a table; each entry is a `Site`. Inputs that the model takes by name go into `kwargs`.
 
     >>> sapa.find(model, torch.randn(1, 3, 224, 224))
     """
-    return sites_of(_record("find", model, example))
+    return sites_of(_record("find", model, example, kwargs or {}))
 
 
 def swap_(
@@ -38,6 +38,7 @@ def swap_(
     where: Where | None = None,
     guide: Mapping[str, str] | None = None,
     unguided: str | None = None,
+    kwargs: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Sites:
     """Let other upsamplers do the work of a model's own, in this instance only; `restore_` undoes it.
@@ -54,6 +55,7 @@ def swap_(
             pooled map.
         guide: name of a site to the name of the guide it takes, both as `find` prints them.
         unguided: the upsampler for sites without a guide. None keeps their operator.
+        kwargs: inputs of the example that the model takes by name.
         options: of the upsampler, such as `kernel_size=3` or `prior="bilinear"`.
 
     Returns:
@@ -66,17 +68,19 @@ def swap_(
             raise KeyError(f"no upsampler {given!r}.{suggest(given, UPSAMPLERS)}")
     if unguided and needs_guide(unguided):
         raise ValueError(f"swap_: {unguided!r} needs a guide, and cannot serve where there is none.")
-    trace = _record("swap_", model, example)
+    trace = _record("swap_", model, example, kwargs or {})
     sites = sites_of(trace)
     chosen = _chosen(sites, where)
     _choose_guides(sites, guide or {})
     surgeon = Surgeon(model, trace)
     try:
-        for site in chosen:
-            surgeon.swap(site, name, unguided, options)
-        if not any(site.swapped for site in sites):
-            raise ValueError("swap_: nothing could be swapped:\n" + "\n".join(f"  {s.name}: {s.note}" for s in chosen))
-        surgeon.try_out(example)
+        with torch.inference_mode(False):  # in which parameters could not be trained later
+            for site in chosen:
+                surgeon.swap(site, name, unguided, options)
+            if not any(site.swapped for site in sites):
+                reasons = "\n".join(f"  {site.name}: {site.note}" for site in chosen)
+                raise ValueError(f"swap_: nothing could be swapped:\n{reasons}")
+            surgeon.try_out(example, kwargs or {})
     except BaseException:
         release(model)
         raise
@@ -89,25 +93,33 @@ def restore_(model: nn.Module) -> nn.Module:
     return model
 
 
-def _record(function: str, model: nn.Module, example: tuple[Any, ...]) -> Trace:
+def _record(function: str, model: nn.Module, example: tuple[Any, ...], named: Mapping[str, Any]) -> Trace:
     if not isinstance(model, nn.Module):
         raise TypeError(f"{function}: give a module, got {type(model).__name__}.")
-    if isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_orig_mod"):
-        raise TypeError(f"{function}: the model is compiled. Find and swap before torch.compile or torch.jit.script.")
+    if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        raise TypeError(f"{function}: give model.module, and wrap it in {type(model).__name__} afterwards.")
+    for path, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod") or _is_compiled(module):
+            what = f"its part {path}" if path else "the model"
+            raise TypeError(f"{function}: {what} is compiled. Find and swap before torch.compile or torch.jit.script.")
     if any(is_rewired(module) for module in model.modules()):
         raise ValueError(f"{function}: the upsampling of this model was swapped before; call restore_(model) first.")
     try:
-        return record(model, example)
+        return record(model, example, named)
     except Exception as error:
-        given = ", ".join(str(list(x.shape)) for _, x in leaves(example)) or "no tensors"
+        given = ", ".join(str(list(x.shape)) for _, x in leaves((example, named))) or "no tensors"
         raise ValueError(
             f"{function}: {type(model).__name__} cannot run on the example ({given}): {type(error).__name__}: {error}"
         ) from error
 
 
+def _is_compiled(module: nn.Module) -> bool:
+    return getattr(module, "_compiled_call_impl", None) is not None
+
+
 def _chosen(sites: Sites, where: Where | None) -> list[Site]:
     if not sites:
-        raise ValueError("swap_: on this example the model makes no map larger, so there is nothing to swap.")
+        raise ValueError("swap_: on this example the model makes no map [B, C, h, w] larger; there is nothing to swap.")
     if where is None:
         return [site for site in sites if not site.is_pooled]
     if callable(where):

@@ -17,6 +17,8 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, w
 
 def torchvision(name: str) -> nn.Module:
     models: Any = import_module("torchvision.models")
+    if name not in models.list_models():
+        raise ValueError(f"torchvision has no {name!r}.{_closest(name, models.list_models())}")
     make = models.get_model_builder(name)
     return make(**{key: None for key in ("weights", "weights_backbone") if key in signature(make).parameters})
 
@@ -55,7 +57,10 @@ def load(what: str) -> nn.Module:
         raise ValueError(f"give library:name with one of {', '.join(LIBRARIES)}, or module:function, not {what!r}")
     if place not in LIBRARIES:
         sys.path.insert(0, "")  # a module of the working directory
-    model = LIBRARIES[place](name) if place in LIBRARIES else _named(place, name)()
+    try:
+        model = LIBRARIES[place](name) if place in LIBRARIES else _named(place, name)()
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError(f"{what} needs {missing.name}, which is not installed.", name=missing.name) from None
     if not isinstance(model, nn.Module):
         raise ValueError(f"{what} gave no module but {type(model).__name__}")
     return model.eval()
@@ -72,6 +77,10 @@ def example_of(model: nn.Module, photo: Tensor) -> tuple[Any, ...]:
 def _named(module: str, name: str) -> Any:
     found = import_module(module)
     if not hasattr(found, name):
-        close = get_close_matches(name, dir(found), 1)
-        raise ValueError(f"{module} has no {name!r}." + (f" Did you mean {close[0]!r}?" if close else ""))
+        raise ValueError(f"{module} has no {name!r}.{_closest(name, dir(found))}")
     return getattr(found, name)
+
+
+def _closest(name: str, known: list[str]) -> str:
+    close = get_close_matches(name, known, 1)
+    return f" Did you mean {close[0]!r}?" if close else ""

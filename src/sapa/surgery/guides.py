@@ -74,6 +74,8 @@ class Reader:
             first.y.size or (0, 0),
             first.x.shape[1],
             first.y.shape[1],
+            first.x.dtype,
+            first.x.device,
             is_pooled=all(is_pooled(call.x) for call in calls),
             is_changed=any(call.x.changed is not None for call in calls),
         )
@@ -128,7 +130,7 @@ class Reader:
         found, late = [], False
         for other in sorted(others, key=lambda node: (*self.upsampled(node), -node.time)):
             for node in ancestors(other):
-                if node.time < calls[0].y.time and not is_idle(node):
+                if node.size == other.size and node.time < calls[0].y.time and not is_idle(node):
                     guide = self.guide(calls, node, JOINS.get(join.function, "joined") if join else "")
                     if guide is not None:
                         found += [guide] if guide.name not in [known.name for known in found] else []
@@ -221,14 +223,21 @@ def is_near(size: tuple[int, ...], other: Size, slack: tuple[float, float]) -> b
 
 
 def ancestors(node: Node) -> list[Node]:
-    """The map and those of its size it was made of, from the youngest to the oldest."""
+    """The map and what it was made of on the same grid, flattened too, from the youngest to the oldest."""
     found, todo = {node}, [node]
     while todo:
         for parent in todo.pop().parents:
-            if parent not in found and parent.size == node.size:
+            if parent not in found and is_on_grid(parent, node.size or (0, 0)):
                 found.add(parent)
                 todo.append(parent)
     return sorted(found, key=lambda near: -near.time)
+
+
+def is_on_grid(node: Node, size: Size) -> bool:
+    """Whether a tensor has a number for each point of a grid, in either order of its axes, or flattened."""
+    if len(node.shape) == 4:
+        return node.size == size or node.shape[1:3] == size
+    return len(node.shape) == 3 and prod(size) in node.shape[1:]
 
 
 def is_idle(node: Node) -> bool:

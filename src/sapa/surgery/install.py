@@ -1,12 +1,15 @@
 """Puts upsamplers into the forwards of a model, tries them out, and takes them out again."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
 from sapa.nn import Upsampler, build, needs_guide
-from sapa.surgery.rewire import HOME, Chain, Plan, Rewired, Shelf
+from sapa.ops import is_autocast
+from sapa.surgery.chain import Chain
+from sapa.surgery.rewire import HOME, Plan, Rewired, Shelf
 from sapa.surgery.sites import Guide, Site
 from sapa.surgery.trace import Trace, evaluated
 
@@ -81,9 +84,7 @@ class Surgeon:
         owner = self.model.get_submodule(site.path)
         home = self.home(site)
         chain = Chain(site.channels, site.out_channels, steps).train(owner.training)
-        like = next((p for part in (home, self.model) for p in part.parameters() if p.is_floating_point()), None)
-        if like is not None:
-            chain.to(like.device, like.dtype)
+        chain.to(site.device, None if is_autocast(site.device.type) else site.dtype)
         if HOME not in home._modules:
             home.add_module(HOME, Home().train(home.training))
         key = str(len(getattr(home, HOME)))
@@ -91,6 +92,8 @@ class Surgeon:
         self.chains[site.name] = chain
         wanted = [(str(guide.address), guide.is_changed) for guide in guides]
         rewired = self.rewired(site.path)
+        calls = [frame.resizes for frame in self.trace.frames if frame.path == site.path]
+        rewired.resizes = calls[0] if all(found == calls[0] for found in calls) else None
         rewired.plans[site.caller, site.turn, site.ordinal] = Plan(site.name, home, key, wanted, site.is_changed)
         self.fence(site.path)
         if site.caller is not None:
@@ -104,9 +107,15 @@ class Surgeon:
                 self.fence(guide.address.path)
         if isinstance(owner, nn.ConvTranspose2d):
             # they keep their names but take no part, and would wait for a gradient in DDP
-            rewired.frozen += [n for n, p in owner.named_parameters(recurse=False) if p.requires_grad]
-            owner.requires_grad_(False)
-            chain.requires_grad_(True)
+            for name in self.idle(owner):
+                owner.get_parameter(name).requires_grad_(False)
+                rewired.frozen.append(name)
+
+    def idle(self, owner: nn.Module) -> list[str]:
+        """Parameters of a transposed convolution, also of its parametrizations, that nothing else uses."""
+        others = {id(p) for part in self.model.modules() if part not in set(owner.modules()) for p in _own(part)}
+        names = [name for name, p in owner.named_parameters() if p.requires_grad and id(p) not in others]
+        return [name for name in names if not name.startswith(f"{HOME}.")]
 
     def home(self, site: Site) -> nn.Module:
         path = site.path
@@ -135,7 +144,7 @@ class Surgeon:
                 for child in sorted(frame.children):
                     self.rewired(child)
 
-    def try_out(self, example: tuple[Any, ...]) -> None:
+    def try_out(self, example: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         """Run the model once more, and see that every new upsampler is reached."""
         for key, guide in self.kept.items():
             self.rewired(guide.scope).clears.append(key)
@@ -145,7 +154,7 @@ class Surgeon:
         ]
         try:
             with evaluated(self.model), torch.no_grad():
-                self.model(*example)
+                self.model(*example, **named)
         except Exception as error:
             raise RuntimeError(
                 f"swap_: the model does not run with its new upsamplers, and is left as it was: {error}"
@@ -159,6 +168,10 @@ class Surgeon:
                 f"swap_: {', '.join(missed)} did not run again on the same example, so its calls cannot be told apart. "
                 f"The model is left as it was; leave these out with where=."
             )
+
+
+def _own(module: nn.Module) -> list[nn.Parameter]:
+    return [p for p in module._parameters.values() if p is not None]
 
 
 def note(site: Site, text: str) -> None:

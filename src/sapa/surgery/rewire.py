@@ -6,19 +6,18 @@ Everything here survives `copy.deepcopy` and pickle: a copy of a model runs the 
 import inspect
 import threading
 from collections.abc import Mapping, Sequence
-from math import floor
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 
 from sapa.geometry import Size, size_of
-from sapa.nn import Upsampler
-from sapa.ops import is_autocast
-from sapa.surgery.trace import RESIZES, Address, Place, argument_names, named
+from sapa.surgery.resize import RESIZES, Looks, looks_of, size_after
+from sapa.surgery.trace import ROOT, Address, Place, argument_names, named
 
+CHECKPOINT = checkpoint.__code__.co_filename
 HOME = "sapa"  # name of the child that holds the new upsamplers
 
 
@@ -30,12 +29,13 @@ class State:
         self.kept: dict[str, Tensor] = {}
         self.turns: dict[str, int] = {}  # how often the running module called each rewired one
 
-    def keep(self, key: str, value: Any, place: Sequence[str | int]) -> None:
+    def keep(self, key: str, value: Any, place: Sequence[Any]) -> None:
         """Keep a tensor inside lists and dicts. That it is missing matters only to the site that asks for it."""
         self.kept.pop(key, None)
         for part in place:
-            is_there = part in value if isinstance(value, Mapping) else isinstance(part, int) and part < len(value)
-            if not is_there:
+            # not of a tensor, whose index would be a sample
+            is_list = isinstance(value, (list, tuple)) and isinstance(part, int) and part < len(value)
+            if not is_list and not (isinstance(value, Mapping) and part in value):
                 return
             value = value[part]
         if isinstance(value, Tensor):
@@ -55,40 +55,6 @@ class Shelf:
         return 0 if torch.compiler.is_compiling() else threading.get_ident()
 
 
-class Chain(nn.Module):
-    """One or more upsamplers in a row, after a 1x1 convolution where the operator replaced changes the channels."""
-
-    def __init__(self, channels: int, out_channels: int, steps: list[Upsampler]) -> None:
-        super().__init__()
-        self.project = nn.Identity() if channels == out_channels else nn.Conv2d(channels, out_channels, 1)
-        self.steps = nn.ModuleList(steps)
-
-    def forward(self, x: Tensor, guides: list[Tensor], size: Size) -> Tensor:
-        y = self.project(x)
-        if not guides:
-            return alone(self.steps[0], y, size).to(x.dtype)
-        for i, (up, guide) in enumerate(zip(self.steps, guides, strict=True)):
-            y = up(y, fitted(guide, y, size if i == len(guides) - 1 else size_of(guide)))
-        return y.to(x.dtype)
-
-
-def fitted(guide: Tensor, x: Tensor, size: Size) -> Tensor:
-    """The guide in this size, or that of x where it is larger."""
-    size = (max(size[0], x.shape[2]), max(size[1], x.shape[3]))
-    if size_of(guide) != size:
-        guide = F.interpolate(guide, size, mode="bilinear", align_corners=False)
-    return guide if is_autocast(x.device.type) else guide.to(x.dtype)
-
-
-def alone(up: Any, x: Tensor, size: Size) -> Tensor:
-    """Without a guide, whose size would be the one asked for."""
-    if up.any_size:
-        up.check(x, None)
-        return up.upsample(x, None, size)
-    y = up(x)
-    return y if size_of(y) == size else F.interpolate(y, size, mode="bilinear", align_corners=False)
-
-
 class Plan:
     """What stands in the place of one call."""
 
@@ -106,7 +72,8 @@ class Plan:
             if key not in state.kept:
                 raise RuntimeError(
                     f"{self.name}: its guide {key} was not made in this forward pass. It was on the example of swap_; "
-                    f"run the model as a whole, and let a checkpoint that recomputes {self.name} hold the guide too."
+                    f"run and compile the model as a whole, and let a checkpoint that recomputes {self.name} hold the "
+                    f"guide too."
                 )
             # backward needs the map as it is now
             guides.append(state.kept[key].clone() if is_changed else state.kept[key])
@@ -124,6 +91,7 @@ class Rewired:
         self.original = module.__dict__.get("forward")
         self.names = argument_names(module)
         self.plans: dict[tuple[str | None, int, int], Plan] = {}  # by caller, turn and ordinal; None at any
+        self.resizes: list[Looks] | None = None  # calls of the example; None where they are not always the same
         self.keeps: dict[str, list[tuple[str, Place]]] = {"argument": [], "output": [], "function": []}
         self.clears: list[str] = []
         self.frozen: list[str] = []
@@ -156,8 +124,10 @@ class Rewired:
             for key, place in self.keeps["argument"]:
                 state.keep(key, named(self.names, args, kwargs), place)
             if self.plans or self.keeps["function"]:
-                with Intercept(self, state, None if caller is None else caller.path, turn):
+                calls = Calls(self, state, None if caller is None else caller.path, turn)
+                with Intercept(calls):
                     out = self.call(args, kwargs)
+                calls.finish()
             else:
                 out = self.call(args, kwargs)
             for key, place in self.keeps["output"]:
@@ -167,7 +137,8 @@ class Rewired:
             state.running, state.turns = caller, turns
             for key in self.clears:
                 state.kept.pop(key, None)
-            if caller is None and not state.kept:
+            if caller is None:
+                # of a part that was run alone, too: its maps are no guides for what is run next
                 self.shelf.states.pop(thread, None)
 
     def call(self, args: Any, kwargs: Any) -> Any:
@@ -176,40 +147,39 @@ class Rewired:
         return type(self.module).forward(self.module, *args, **kwargs)
 
 
-class Intercept(TorchFunctionMode):
-    """Sees the calls of the functions of PyTorch in one forward."""
+class Calls:
+    """Those of the functions of PyTorch in one forward, counted."""
 
     def __init__(self, owner: Rewired, state: State, caller: str | None, turn: int) -> None:
-        super().__init__()
         self.owner, self.state, self.caller, self.turn = owner, state, caller, turn
         self.resizes = 0
-        self.calls: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
+        self.has_grad = torch.is_grad_enabled()
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        owner, state = self.owner, self.state
-        if state.running is not owner:
-            return func(*args, **kwargs)
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         out = self.answer(func, args, kwargs) if func in RESIZES else func(*args, **kwargs)
-        if owner.keeps["function"] and isinstance(out, (Tensor, list, tuple)):
+        if self.owner.keeps["function"] and isinstance(out, (Tensor, list, tuple)):
             name = getattr(func, "__name__", "")
-            call = self.calls.get(name, 0)
-            self.calls[name] = call + 1
-            for key, (of, number, *place) in owner.keeps["function"]:
-                if of == name and number == call:
-                    state.keep(key, out, place)
+            count = self.counts.get(name, 0)
+            self.counts[name] = count + 1
+            for key, (of, number, *place) in self.owner.keeps["function"]:
+                if of == name and number == count:
+                    self.state.keep(key, out, place)
         return out
 
     def answer(self, func: Any, args: Any, kwargs: Any) -> Tensor:
+        number = self.number(looks_of(func, args, kwargs))
+        if number is None:
+            return func(*args, **kwargs)
         plans = self.owner.plans
-        plan = plans.get((None, 0, self.resizes)) or plans.get((self.caller, self.turn, self.resizes))
-        self.resizes += 1
+        plan = plans.get((None, 0, number)) or plans.get((self.caller, self.turn, number))
         x = args[0] if args else kwargs["input"]
         if plan is None or x.ndim != 4:
             return func(*args, **kwargs)
         size = size_after(func, x, args, kwargs)
         if size == size_of(x) or size[0] < x.shape[2] or size[1] < x.shape[3]:
             return func(*args, **kwargs)
+        self.refuse_checkpoint(plan)
         # what the upsampler calls is not counted
         self.state.running = None
         try:
@@ -217,35 +187,60 @@ class Intercept(TorchFunctionMode):
         finally:
             self.state.running = self.owner
 
+    def number(self, looks: Looks) -> int | None:
+        """Which of the calls of the example this is; None for one that is none of them, as a hook's."""
+        known, number = self.owner.resizes, self.resizes
+        if known is not None and looks not in known:
+            return None
+        if self.caller is None and any(caller is not None for caller, _, _ in self.owner.plans):
+            raise RuntimeError(
+                f"{self.owner.path}: it takes another guide for each of its calls, but it was called from outside the "
+                f"model. Run the model as a whole, and leave it out of checkpoints that do not hold its caller."
+            )
+        self.resizes += 1
+        if known is not None and known[number : number + 1] != [looks]:
+            swapped = [known[n] for _, _, n in self.owner.plans]
+            if looks in swapped or (number < len(known) and known[number] in swapped):
+                self.complain()
+        return number
 
-def size_after(func: Any, x: Tensor, args: Any, kwargs: Any) -> Size:
-    """The size of the result, as the function itself would have it."""
-    low = size_of(x)
-    if func is F.pixel_shuffle:
-        factor = args[1] if len(args) > 1 else kwargs["upscale_factor"]
-        return low[0] * factor, low[1] * factor
-    if func is F.interpolate:
-        size = args[1] if len(args) > 1 else kwargs.get("size")
-        if size is not None:
-            return (size[0], size[1]) if isinstance(size, (tuple, list)) else (size, size)
-        factor = args[2] if len(args) > 2 else kwargs["scale_factor"]
-        factors = factor if isinstance(factor, (tuple, list)) else (factor, factor)
-        return times(low[0], factors[0]), times(low[1], factors[1])
-    names = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    kernel = given["weight"].shape[2:]
-    stride, dilation = pair(given.get("stride", 1)), pair(given.get("dilation", 1))
-    padding, extra = pair(given.get("padding", 0)), pair(given.get("output_padding", 0))
-    height, width = (
-        (low[i] - 1) * stride[i] - 2 * padding[i] + dilation[i] * (kernel[i] - 1) + extra[i] + 1 for i in (0, 1)
-    )
-    return height, width
+    def finish(self) -> None:
+        """Complain where a call was left out, and those after it may have been taken for it."""
+        known, number = self.owner.resizes or [], self.resizes
+        swapped = [known[n] for _, _, n in self.owner.plans if known]
+        if number and any(looks in swapped and looks in known[:number] for looks in known[number:]):
+            self.complain()
+
+    def complain(self) -> None:
+        path = self.owner.path or ROOT
+        raise RuntimeError(
+            f"{path}: it makes other calls of interpolate and the like than on the example of swap_, so that those "
+            f"swapped cannot be told apart: a hook may add one, or a branch for training or for some sizes. Call "
+            f"restore_, and swap on an example and in a way that has them, or leave them out with where=."
+        )
+
+    def refuse_checkpoint(self, plan: Plan) -> None:
+        """A checkpoint between the owner's forward and the call would recompute the original operator."""
+        if torch.compiler.is_compiling() or not self.has_grad:
+            return
+        frame = inspect.currentframe()
+        while frame is not None and frame.f_locals.get("self") is not self.owner:
+            if frame.f_code.co_filename == CHECKPOINT:
+                raise RuntimeError(
+                    f"{plan.name}: a checkpoint inside the forward of {self.owner.path or ROOT} would recompute this "
+                    f"call without its new upsampler. Make what is checkpointed a module of its own, and swap again."
+                )
+            frame = frame.f_back
 
 
-def times(n: int, factor: float) -> int:
-    # a whole factor keeps a size of torch.export symbolic
-    return n * int(factor) if factor == int(factor) else floor(n * factor)
+class Intercept(TorchFunctionMode):
+    """Shows the calls in one forward to those who count them."""
 
+    def __init__(self, calls: Calls) -> None:
+        super().__init__()
+        self.calls = calls
 
-def pair(value: Any) -> tuple[int, int]:
-    return (value[0], value[-1]) if isinstance(value, (tuple, list)) else (value, value)
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.calls.state.running is not self.calls.owner:
+            return func(*args, **(kwargs or {}))
+        return self.calls.call(func, args, kwargs or {})

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+import torch
+
 from sapa.geometry import Size
 from sapa.surgery.trace import Address
 from sapa.tables import Cell, Table
@@ -46,6 +48,7 @@ class Site:
         function, mode: interpolate, pixel_shuffle or conv_transpose2d, and the mode of the first.
         low, size: of the map before and after, on the example.
         channels, out_channels: likewise.
+        dtype, device: of the low-res map.
         guides: maps of the size of the result, the best first.
         between: maps of the sizes in between, for a chain of smaller steps.
         is_pooled: whether it only spreads a map that was pooled to a fixed size.
@@ -65,6 +68,8 @@ class Site:
     size: Size
     channels: int
     out_channels: int
+    dtype: torch.dtype
+    device: torch.device
     guides: tuple[Guide, ...] = ()
     between: tuple[Guide, ...] = ()
     is_pooled: bool = False
@@ -101,7 +106,7 @@ class Sites(list[Site]):
 
     def __str__(self) -> str:
         if not self:
-            return "On this example the model makes no map larger."
+            return "On this example the model makes no map [B, C, h, w] larger."
         table = self.table()
         lines = [table.columns, *([table.text(cell) for cell in row] for row in table.rows)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(table.columns))]

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from sapa.geometry import Size, size_of
 from sapa.nn import Upsampler
 from sapa.surgery import restore_, swap_
-from sapa.surgery.rewire import Plan, Rewired, State, fitted
+from sapa.surgery.chain import fitted
+from sapa.surgery.rewire import Plan, Rewired, State
 from sapa.surgery.sites import Site
 from sapa.surgery.trace import evaluated
 
@@ -77,7 +78,10 @@ def _watch_upsamplers(model: nn.Module, example: tuple[Any, ...], found: Callabl
 
 def _watch_sites(model: nn.Module, example: tuple[Any, ...], found: Callable[[Stage], None]) -> None:
     # any upsampler with a guide would do: it is installed for its guides, and does not run
-    sites = {site.name: site for site in swap_(model, "joint_bilateral", *example)}
+    try:
+        sites = {site.name: site for site in swap_(model, "joint_bilateral", *example)}
+    except ValueError as error:
+        raise ValueError(f"stages: {str(error).removeprefix('swap_: ')}") from error
     try:
         for module in model.modules():
             rewired = module.__dict__.get("forward")

@@ -8,19 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from sapa.geometry import Size
+from sapa.surgery.resize import RESIZES, Looks, looks_of
 
 ROOT = "self"  # the name of the whole model where a path is printed
 
 Place = tuple[str | int, ...]  # the way to a tensor through lists and dicts
-
-# the functions that can make a map larger
-RESIZES = (F.interpolate, F.pixel_shuffle, F.conv_transpose2d)
 
 
 class Address(NamedTuple):
@@ -52,7 +50,7 @@ class Frame:
     owner: str  # class of the module
     outer: "tuple[Frame, ...]"  # from the whole model to the caller
     calls: dict[str, int] = field(default_factory=lambda: defaultdict(int))  # of each function, in this forward itself
-    resizes: int = 0
+    resizes: list["Looks"] = field(default_factory=list)  # the calls that can make a map larger, likewise
     turn: int = 0  # how often the caller called this module before
     children: dict[str, int] = field(default_factory=lambda: defaultdict(int))  # that it called, and how often
 
@@ -69,13 +67,14 @@ class Node:
     shape: tuple[int, ...]
     parents: "tuple[Node, ...]"
     function: str
-    is_float: bool
+    dtype: torch.dtype
+    device: torch.device
     addresses: list[Address] = field(default_factory=list)
     changed: int | None = None  # when a function wrote over it in place
 
     @property
     def size(self) -> Size | None:
-        return (self.shape[2], self.shape[3]) if len(self.shape) == 4 and self.is_float else None
+        return (self.shape[2], self.shape[3]) if len(self.shape) == 4 and self.dtype.is_floating_point else None
 
 
 @dataclass(eq=False)
@@ -106,12 +105,22 @@ class Trace:
         return before[-1] if before else None
 
 
-def record(model: nn.Module, example: tuple[Any, ...]) -> Trace:
-    """Run the model once on the example, in evaluation mode and with gradients, and leave it as it was."""
-    watch = Watch(model)
-    with evaluated(model), torch.inference_mode(False), torch.enable_grad(), watch.hooks(), watch:
-        model(*example)
-    return watch.trace
+def record(model: nn.Module, example: tuple[Any, ...], named: Mapping[str, Any]) -> Trace:
+    """Run the model once on the example, in evaluation mode, and leave it as it was.
+
+    With gradients, to see which sites have them; a model that cannot run so is run without.
+    """
+    with evaluated(model), torch.inference_mode(False):
+        example, named = _plain((example, dict(named)))
+        for watch, mode in ((Watch(model), torch.enable_grad()), (Watch(model, has_grad=True), torch.no_grad())):
+            try:
+                with mode, watch.hooks(), watch:
+                    model(*example, **named)
+                return watch.trace
+            except Exception:
+                if watch.has_grad:
+                    raise
+    raise RuntimeError("unreachable")
 
 
 @contextmanager
@@ -126,9 +135,10 @@ def evaluated(model: nn.Module) -> Iterator[None]:
 
 
 class Watch(TorchFunctionMode):
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, has_grad: bool = False) -> None:
         super().__init__()
         self.model, self.trace = model, Trace()
+        self.has_grad = has_grad  # of every site, where it cannot be seen
         self.node_of = WeakTensorKeyDictionary()
         self.running: list[Frame] = []
 
@@ -169,9 +179,13 @@ class Watch(TorchFunctionMode):
         self.running.pop()
 
     def new(self, x: Tensor, parents: tuple[Node, ...], function: str) -> Node:
-        node = Node(len(self.trace.nodes), tuple(x.shape), parents, function, x.is_floating_point())
+        node = Node(len(self.trace.nodes), tuple(x.shape), parents, function, x.dtype, x.device)
         if x in self.node_of:
-            self.node_of[x].changed = node.time
+            # written over in place, and with it all that are views of the same memory
+            memory = x.untyped_storage().data_ptr()
+            for other, known in list(self.node_of.items()):
+                if other is x or other.untyped_storage().data_ptr() == memory:
+                    known.changed = node.time
         self.trace.nodes.append(node)
         self.node_of[x] = node
         return node
@@ -189,7 +203,8 @@ class Watch(TorchFunctionMode):
         name = getattr(func, "__name__", str(func))
         frame = self.running[-1]
         resize = func in RESIZES
-        ordinal, frame.resizes = frame.resizes, frame.resizes + resize
+        if resize:
+            frame.resizes.append(looks_of(func, args, kwargs))
         results = [args[0]] if name == "__setitem__" else [y for _, y in leaves(out)]
         if name == "__get__" or not results:
             return out
@@ -203,9 +218,16 @@ class Watch(TorchFunctionMode):
             if name != "__setitem__":  # which returns nothing that could be kept
                 self.note(Address(frame.path, "function", place), node)
             if resize and len(node.shape) == 4:
-                mode = kwargs.get("mode", "nearest") if func is F.interpolate else ""
-                self.trace.resizes.append(Resize(frame, ordinal, name, mode, parents[0], node, torch.is_grad_enabled()))
+                has_grad = self.has_grad or torch.is_grad_enabled()
+                _, mode, _ = frame.resizes[-1]
+                ordinal = len(frame.resizes) - 1
+                self.trace.resizes.append(Resize(frame, ordinal, name, mode, parents[0], node, has_grad))
         return out
+
+
+def _plain(example: Any) -> Any:
+    """Tensors made in inference mode as others, which can have gradients."""
+    return tree_map_only(Tensor, lambda x: x.clone() if x.is_inference() else x, example)
 
 
 def leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Tensor]]:

@@ -43,6 +43,7 @@ bench: .venv/installed
 	$(RUN)/python -m bench.upsamplers
 	$(RUN)/python -m bench.segformer
 	$(RUN)/python -m bench.render
+	$(RUN)/python -m bench.gpu
 
 # everything in one command, so that no package can bring another torch than the pinned one
 .venv/installed: pyproject.toml

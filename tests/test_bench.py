@@ -2,19 +2,21 @@
 
 import json
 import re
+import sys
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 
 import sapa
 from bench import memory, ops, plot, render, report, segformer, targets, upsamplers
-from sapa.bench import FORWARD, TRAINED, Case, measure
+from sapa.bench import FORWARD, GPU_FORWARD, GPU_TRAINED, TRAINED, Case, machine, measure, rivals, show
 from sapa.bench.peers import shift_loop, unfolded
 from sapa.bench.show import number, versus
-from sapa.bench.timing import FEWEST, interleaved, threads
+from sapa.bench.timing import FEWEST, clock_of, interleaved, threads
 
 SMALL = Case((1, 4, 4, 6), embed_dim=3, threads=1)
 
@@ -77,6 +79,110 @@ def test_calls_are_mixed_and_slow_functions_called_less_often() -> None:
     assert all("fast" in order[a:b] for a, b in pairwise(middle))
     assert ticks == sorted(ticks)
     assert ticks[-1] == 1
+
+
+class Stream:
+    """A device that works behind the back of the processor: a call takes a millisecond by its events."""
+
+    now = 0.0
+    waited = 0
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+            self.at = -1.0
+
+        def record(self) -> None:
+            self.at = Stream.now
+
+        def synchronize(self) -> None:
+            Stream.waited += 1
+
+        def elapsed_time(self, end: "Stream.Event") -> float:
+            return end.at - self.at
+
+    @staticmethod
+    def is_available() -> bool:
+        return False
+
+    @staticmethod
+    def get_device_name(device: str) -> str:
+        return f"a {device} of glass"
+
+
+def test_a_gpu_is_timed_by_its_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    def call() -> None:
+        Stream.now += 1.0
+
+    monkeypatch.setattr(torch, "get_device_module", lambda device: Stream)
+    times = interleaved({"call": call}, 0.003, device="cuda")
+    assert times["call"] == {"ms": 1, "low": 1, "high": 1, "runs": 3}
+    assert Stream.waited == 3 + 2  # and twice to find out how often
+    assert machine("cuda")["processor"] == "a cuda of glass"
+    assert machine("cuda")["backends"]["cpu"] == "it runs on cpu, not on cuda"
+    assert clock_of("cpu")(lambda: None) >= 0
+
+
+def test_a_case_of_a_gpu_names_the_extensions_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole way of `sapa bench --device cuda` on the processor, with the clock of the processor."""
+    monkeypatch.setitem(sys.modules, "mmcv", None)
+    names = [name for name in GPU_FORWARD + GPU_TRAINED if not name.startswith("shift loop")]
+    result = measure(SMALL, names, seconds=0.001)
+    missing = {f"{name}{suffix}" for name in rivals.RIVALS for suffix in ("", ", trained")}
+    assert set(result["left_out"]) == missing
+    assert result["left_out"]["official extension"] == "ModuleNotFoundError: No module named 'sim_ext'"
+    assert set(result["times"]) == set(names) - missing
+    assert valid(result["times"])
+    shown = show.title(result | {"device": "cuda"})
+    assert shown.endswith("K = 5, D = 3, float32, cuda")
+    notes = show.notes({"case": result | {"device": "cuda"}, "machine": machine()})
+    assert "without the Triton kernels: it runs on cuda and xpu, not on cpu" in notes
+
+
+def test_the_official_extension_computes_attend_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With modules that do what the source of the extension says: maps [B, H, W, C], results written in place."""
+
+    def planar(x: torch.Tensor) -> torch.Tensor:
+        return x.permute(0, 3, 1, 2)
+
+    def module(function) -> ModuleType:
+        made = ModuleType("extension")
+
+        def forward(high, low, kernel_size, scale, y) -> None:
+            assert high.is_contiguous()
+            assert low.is_contiguous()
+            y.copy_(function(planar(high), planar(low), kernel_size).permute(0, 2, 3, 1))
+
+        def backward(g, high, low, kernel_size, scale, dhigh, dlow) -> None:
+            with torch.enable_grad():
+                leaves = [x.detach().requires_grad_() for x in (high, low)]
+                y = function(*map(planar, leaves), kernel_size).permute(0, 2, 3, 1)
+            for result, gradient in zip((dhigh, dlow), torch.autograd.grad(y, leaves, g), strict=True):
+                result.copy_(gradient)
+
+        vars(made).update(forward=forward, backward=backward)
+        return made
+
+    def scores(q, k, K):
+        return sapa.kernels(q, k, kernel_size=K, normalize="none")
+
+    monkeypatch.setitem(sys.modules, "sim_ext", module(scores))
+    monkeypatch.setitem(sys.modules, "atn_ext", module(lambda w, v, K: sapa.assemble(v, w, kernel_size=K)))
+    inputs = [torch.randn(size, requires_grad=True) for size in ((2, 7, 12, 18), (2, 7, 4, 6), (2, 5, 4, 6))]
+    expected, found = sapa.attend(*inputs, kernel_size=3), rivals.official(*inputs, kernel_size=3)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+    g = torch.randn_like(expected)
+    gradients = torch.autograd.grad(expected, inputs, g), torch.autograd.grad(found, inputs, g)
+    torch.testing.assert_close(*gradients, atol=1e-4, rtol=0)
+
+
+def test_carafe_of_mmcv_is_called_as_it_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    ops = ModuleType("mmcv.ops")
+    vars(ops).update(carafe=lambda v, w, K, group, scale: (v.shape, w.shape, K, group, scale))
+    monkeypatch.setitem(sys.modules, "mmcv", ModuleType("mmcv"))
+    monkeypatch.setitem(sys.modules, "mmcv.ops", ops)
+    v, w = torch.ones(1, 4, 3, 5), torch.ones(1, 9, 6, 10)
+    assert rivals.carafe(v, w, 3) == (v.shape, w.shape, 3, 1, 2)
 
 
 def test_threads_are_given_back() -> None:
@@ -151,7 +257,9 @@ def test_committed_results_are_complete() -> None:
     sweep, quick = found["ops"], found["ops"]["quick"]
     for part, plan in (("base", ops.base(quick)), ("variations", ops.variations(quick))):
         for result, case in zip(sweep[part], plan, strict=True):
-            assert {key: result[key] for key in asdict(case)} == asdict(case) | {"shape": list(case.shape)}
+            # the results on file are from before there was another device
+            whole = {"device": "cpu"} | result
+            assert {key: whole[key] for key in asdict(case)} == asdict(case) | {"shape": list(case.shape)}
             assert set(result["times"]) | set(result["left_out"]) == set(ops.names_of(case, quick))
             assert valid(result["times"])
     assert len(sweep["targets"]) == 11

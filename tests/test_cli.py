@@ -38,6 +38,7 @@ def test_info() -> None:
     assert str(torch.__version__) in result.stdout
     assert "cpu" in result.stdout
     assert "backend reference  ready" in result.stdout
+    assert "backend triton     " in result.stdout
 
 
 def test_demo_writes_a_page_and_guided_upsampling_is_closest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +80,17 @@ def test_bench_says_what_is_wrong_with_its_options() -> None:
     result = CliRunner().invoke(app, ["bench", "--kernel-size", "4"])
     assert result.exit_code == 2
     assert "must be odd" in result.output
+    result = CliRunner().invoke(app, ["bench", "--device", "tpu"])
+    assert result.exit_code == 2
+    assert "'tpu' is not one of" in result.output
+
+
+def test_bench_without_the_gpu_it_should_run_on() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    result = CliRunner().invoke(app, ["bench", "--device", "cuda"])
+    assert result.exit_code == 1
+    assert f"sapa bench: PyTorch {torch.__version__} finds no cuda device on this machine." in result.output
 
 
 def test_without_typer_the_command_says_what_to_install() -> None:

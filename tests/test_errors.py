@@ -192,7 +192,7 @@ OTHERS = [
     (
         ValueError,
         lambda: sapa.use_backend("refrence"),
-        "use_backend: no backend 'refrence'. Did you mean 'reference'? Available: cpu, reference.",
+        "use_backend: no backend 'refrence'. Did you mean 'reference'? Available: cpu, triton, reference.",
     ),
     (
         ValueError,

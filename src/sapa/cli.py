@@ -104,6 +104,12 @@ class Dtype(str, Enum):
     float16 = "float16"
 
 
+class Device(str, Enum):
+    cpu = "cpu"
+    cuda = "cuda"
+    xpu = "xpu"
+
+
 @app.command()
 def bench(
     shape: Annotated[str, typer.Option(help="B,C,h,w of the low-res map.")] = "1,256,64,64",
@@ -112,6 +118,7 @@ def bench(
     layout: Annotated[Layout, typer.Option(help="Memory format.")] = Layout.NCHW,
     dtype: Annotated[Dtype, typer.Option(help="Of all maps.")] = Dtype.float32,
     threads: Annotated[int | None, typer.Option(help="All that PyTorch uses if not given.", min=1)] = None,
+    device: Annotated[Device, typer.Option(help="On a GPU, CUDA extensions compete if installed.")] = Device.cpu,
     backward: Annotated[bool, typer.Option(help="Time forward and backward together, too.")] = True,
     compiled: Annotated[bool, typer.Option(help="Compile a loop over the shifts, too; takes a minute.")] = False,
     seconds: Annotated[float, typer.Option(help="For each function.", min=0)] = 0.5,
@@ -122,13 +129,16 @@ def bench(
     from rich.console import Console
     from rich.progress import Progress
 
-    from sapa.bench import FORWARD, TRAINED, Case, machine, measure, show
+    from sapa.bench import FORWARD, GPU_FORWARD, GPU_TRAINED, TRAINED, Case, machine, measure, show
 
     sizes = shape.replace(" ", "").split(",")
     if len(sizes) != 4 or not all(size.isdecimal() and int(size) > 0 for size in sizes):
         raise typer.BadParameter(f"give B,C,h,w as in 1,256,64,64, not {shape!r}", param_hint="--shape")
     if kernel_size < 1 or kernel_size % 2 == 0:
         raise typer.BadParameter(f"must be odd, such as 5, not {kernel_size}", param_hint="--kernel-size")
+    kind = device.value
+    if kind != "cpu" and not torch.get_device_module(kind).is_available():
+        sys.exit(f"sapa bench: PyTorch {torch.__version__} finds no {kind} device on this machine.")
     B, C, h, w = map(int, sizes)
     case = Case(
         (B, C, h, w),
@@ -137,9 +147,11 @@ def bench(
         embed_dim,
         dtype.value,
         torch.get_num_threads() if threads is None else threads,
+        kind,
     )
-    names = [name for name in FORWARD + TRAINED * backward if compiled or not name.startswith("shift loop")]
-    console, report = Console(), {"machine": machine()}
+    forward, trained = (FORWARD, TRAINED) if kind == "cpu" else (GPU_FORWARD, GPU_TRAINED)
+    names = [name for name in forward + trained * backward if compiled or not name.startswith("shift loop")]
+    console, report = Console(), {"machine": machine(kind)}
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("compiling and timing" if compiled else "timing", total=1)
         report["case"] = measure(case, names, seconds, tick=lambda done: progress.update(task, completed=done))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from sapa.backends import cpu, forced
+from sapa.backends import choose, cpu, forced
 from sapa.geometry import Size
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -51,7 +51,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, kernel_size: int | Size, normalize: 
 def remember(q: Tensor, k: Tensor, v: Tensor, kernel_size: int | Size, normalize: str, border: str) -> None:
     """Prepare the call for the next maps like these, which passed the checks."""
     key = _signature(q, k, v, kernel_size, normalize, border)
-    if key is not None and cpu.why_not() is None and len(v):
+    if key is not None and choose("attend", v.device) is cpu and len(v):
         if len(_known) >= CAPACITY:
             _known.pop(next(iter(_known)), None)
         _known[key] = cpu.prepare_attend(q, k, v, (key[0], key[0]), normalize, border)

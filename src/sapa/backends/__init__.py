@@ -15,6 +15,7 @@ from sapa.checks import suggest
 
 BACKENDS = {
     "cpu": "sapa.backends.cpu",
+    "triton": "sapa.backends.triton",
     "reference": "sapa.backends.reference",
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from sapa.bench.peers import GEMM, SCALE, peers
+from sapa.bench.rivals import RIVALS
 from sapa.bench.timing import Function, interleaved, threads
 
 FORWARD = (
@@ -15,6 +16,8 @@ FORWARD = (
     *("conv_transpose", "grid_sample", "copy", "gemm"),
 )
 TRAINED = tuple(f"{name}, trained" for name in FORWARD[:-2])
+GPU_FORWARD = (*FORWARD[:-2], *RIVALS, *FORWARD[-2:])
+GPU_TRAINED = tuple(f"{name}, trained" for name in GPU_FORWARD[:-2])
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Case:
     embed_dim: int = 32
     dtype: str = "float32"
     threads: int = 2
+    device: str = "cpu"
 
     def flops(self) -> int:
         """Of attend: a multiplication and an addition for each tap, and each channel of scores and values."""
@@ -40,15 +44,17 @@ def measure(
 ) -> dict[str, Any]:
     """Time the named functions of a case side by side, about `seconds` each; see `FORWARD` and `TRAINED` for names.
 
-    What cannot run here is left out with the reason: the shift loop needs a C++ compiler, old versions of PyTorch
-    lack some functions in bfloat16. The shift loop takes up to a minute to compile.
+    What cannot run here is left out with the reason: the shift loop needs a C++ compiler, the CUDA extensions must be
+    installed, old versions of PyTorch lack some functions in bfloat16. The shift loop takes up to a minute to compile.
 
     >>> measure(Case((1, 64, 32, 32)), ["attend", "bilinear"])["times"]["attend"]["ms"]
     """
     torch.manual_seed(0)
     torch.compiler.reset()
     with threads(case.threads):
-        found = peers(case.shape, case.layout, case.kernel_size, case.embed_dim, getattr(torch, case.dtype))
+        found = peers(
+            case.shape, case.layout, case.kernel_size, case.embed_dim, getattr(torch, case.dtype), case.device
+        )
         ready: dict[str, Function] = {}
         left_out: dict[str, str] = {}
         first: dict[str, float] = {}  # seconds
@@ -56,7 +62,7 @@ def measure(
             start = time.perf_counter()
             try:
                 peer = found[name.removesuffix(", trained")]
-                function = peer.trained() if name in TRAINED else peer.forward()
+                function = peer.trained() if name in GPU_TRAINED else peer.forward()
                 function()
             except Exception as error:
                 if name.startswith("attend"):
@@ -65,7 +71,7 @@ def measure(
             else:
                 ready[name] = function
                 first[name] = time.perf_counter() - start
-        times = interleaved(ready, seconds, tick)
+        times = interleaved(ready, seconds, tick, case.device)
     result = asdict(case) | {"times": times, "left_out": left_out}
     result["compile_seconds"] = {name: round(first[name], 1) for name in ready if name.startswith("shift loop")}
     if "attend" in times:

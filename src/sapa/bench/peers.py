@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import sapa
+from sapa.bench import rivals
 from sapa.bench.timing import Function
 
 SCALE = 2
@@ -35,12 +36,17 @@ class Peer:
 
 
 def peers(
-    shape: tuple[int, int, int, int], layout: str, kernel_size: int, embed_dim: int, dtype: torch.dtype
+    shape: tuple[int, int, int, int],
+    layout: str,
+    kernel_size: int,
+    embed_dim: int,
+    dtype: torch.dtype,
+    device: str = "cpu",
 ) -> dict[str, Peer]:
     """Each peer by its name, all with the same low-res map and the same output size."""
 
     def random(*size: int) -> Tensor:
-        return torch.randn(size).to(dtype).contiguous(memory_format=LAYOUTS[layout])
+        return torch.randn(size).to(device, dtype).contiguous(memory_format=LAYOUTS[layout])
 
     (B, C, h, w), K = shape, kernel_size
     H, W = SCALE * h, SCALE * w
@@ -49,9 +55,10 @@ def peers(
     weight = 0.01 * random(C, C, SCALE, SCALE)
     # the regular points of the output, each moved by about one of its own pixels, as DySample learns to
     grid = F.affine_grid(torch.eye(2, 3).expand(B, 2, 3), [B, C, H, W], align_corners=False)
-    grid = (grid + torch.randn_like(grid) / torch.tensor([W, H])).to(dtype)
-    square = torch.randn(GEMM, GEMM)  # float32 even for narrower maps, as the kernels compute them in it
+    grid = (grid + torch.randn_like(grid) / torch.tensor([W, H])).to(device, dtype)
+    square = torch.randn(GEMM, GEMM, device=device)  # float32 even for narrower maps, as the kernels compute them in it
     compiled = torch.compile(shift_loop, dynamic=False)
+    weights = random(B, K * K, H, W)
     return {
         "attend": Peer(partial(sapa.attend, kernel_size=K), attended),
         "unfold": Peer(partial(unfolded, kernel_size=K), attended),
@@ -60,6 +67,8 @@ def peers(
         "bicubic": Peer(partial(F.interpolate, scale_factor=SCALE, mode="bicubic"), (v,)),
         "conv_transpose": Peer(partial(F.conv_transpose2d, stride=SCALE), (v, weight)),
         "grid_sample": Peer(partial(F.grid_sample, padding_mode="border", align_corners=False), (v, grid)),
+        "official extension": Peer(partial(rivals.official, kernel_size=K), attended),
+        "mmcv carafe": Peer(partial(rivals.carafe, kernel_size=K), (v, weights)),
         "copy": Peer(torch.clone, (random(B, C, H, W),)),
         "gemm": Peer(torch.mm, (square, square)),
     }

@@ -21,10 +21,12 @@ def table(result: dict[str, Any]) -> Table:
 
 
 def title(result: dict[str, Any]) -> str:
-    threads = "1 thread" if result["threads"] == 1 else f"{result['threads']} threads"
+    where = "1 thread" if result["threads"] == 1 else f"{result['threads']} threads"
+    if result["device"] != "cpu":
+        where = result["device"]
     return (
         f"x {list(result['shape'])} to twice the size, {result['layout']}, K = {result['kernel_size']}, "
-        f"D = {result['embed_dim']}, {result['dtype']}, {threads}"
+        f"D = {result['embed_dim']}, {result['dtype']}, {where}"
     )
 
 
@@ -37,8 +39,9 @@ def notes(report: dict[str, Any]) -> str:
         *(f"{name} left out: {reason}" for name, reason in case["left_out"].items()),
         f"{machine['processor']}, torch {machine['torch']}, sapa {machine['sapa']}, load {machine['load']}",
     ]
-    if machine["backends"]["cpu"] != "ready":
-        lines.append(f"without the C++ kernels: {machine['backends']['cpu']}")
+    ours, kernels = ("cpu", "C++") if case["device"] == "cpu" else ("triton", "Triton")
+    if machine["backends"][ours] != "ready":
+        lines.append(f"without the {kernels} kernels: {machine['backends'][ours]}")
     return "\n".join(lines)
 
 

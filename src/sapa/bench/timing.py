@@ -1,4 +1,6 @@
-"""Times of several functions side by side: calls are mixed, so that a slow moment of the machine meets them all."""
+"""Times of several functions side by side: calls are mixed, so that a slow moment of the machine meets them all.
+
+A GPU works behind the back of the processor; there, a call is timed by the events of its own stream."""
 
 import os
 import platform
@@ -14,30 +16,38 @@ import torch
 import sapa
 
 Function = Callable[[], object]
+Clock = Callable[[Function], float]  # seconds of one call
 FEWEST, MOST = 3, 1000  # calls of one function
 
 
 def interleaved(
-    functions: Mapping[str, Function], seconds: float = 1.0, tick: Callable[[float], None] | None = None
+    functions: Mapping[str, Function],
+    seconds: float = 1.0,
+    tick: Callable[[float], None] | None = None,
+    device: str = "cpu",
 ) -> dict[str, dict[str, float]]:
     """Median and quartiles in milliseconds of each function, called for about this long each.
 
     >>> interleaved({"copy": x.clone, "sum": x.sum}, seconds=0.1)["copy"]["ms"]
     """
-    return {name: summary(values) for name, values in samples(functions, seconds, tick).items()}
+    return {name: summary(values) for name, values in samples(functions, seconds, tick, device).items()}
 
 
 def samples(
-    functions: Mapping[str, Function], seconds: float, tick: Callable[[float], None] | None = None
+    functions: Mapping[str, Function],
+    seconds: float,
+    tick: Callable[[float], None] | None = None,
+    device: str = "cpu",
 ) -> dict[str, list[float]]:
     """The milliseconds of each call. A slow function is called less often, and yet from the start to the end."""
+    clock = clock_of(device)
     calls: list[tuple[float, str]] = []  # moment between 0 and 1, function
     for name, function in functions.items():
-        count = min(max(round(seconds / _estimate(function, seconds)), FEWEST), MOST)
+        count = min(max(round(seconds / _estimate(function, seconds, clock)), FEWEST), MOST)
         calls += [((i + 0.5) / count, name) for i in range(count)]
     times: dict[str, list[float]] = {name: [] for name in functions}
     for done, (_, name) in enumerate(sorted(calls), 1):
-        times[name].append(1e3 * _seconds(functions[name]))
+        times[name].append(1e3 * clock(functions[name]))
         if tick is not None:
             tick(done / len(calls))
     return times
@@ -59,10 +69,10 @@ def threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def machine() -> dict[str, Any]:
+def machine(device: str = "cpu") -> dict[str, Any]:
     """What the numbers depend on."""
     return {
-        "processor": _processor(),
+        "processor": _processor() if torch.device(device).type == "cpu" else _accelerator(device),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
@@ -70,20 +80,42 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "sapa": sapa.__version__,
-        "backends": sapa.status("cpu"),
+        "backends": sapa.status(device),
     }
 
 
-def _estimate(function: Function, seconds: float) -> float:
+def clock_of(device: str) -> Clock:
+    """What times a call there."""
+    if torch.device(device).type == "cpu":
+        return _seconds
+    module = torch.get_device_module(device)
+
+    def by_events(function: Function) -> float:
+        begin, end = module.Event(enable_timing=True), module.Event(enable_timing=True)
+        begin.record()
+        function()
+        end.record()
+        end.synchronize()
+        return 1e-3 * begin.elapsed_time(end)
+
+    return by_events
+
+
+def _estimate(function: Function, seconds: float, clock: Clock) -> float:
     # the first call allocates and starts threads, which matters only where calls are short
-    first = _seconds(function)
-    return first if first > seconds else _seconds(function)
+    first = clock(function)
+    return first if first > seconds else clock(function)
 
 
 def _seconds(function: Function) -> float:
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
+
+
+def _accelerator(device: str) -> str:
+    module = torch.get_device_module(device)
+    return module.get_device_name(device) if hasattr(module, "get_device_name") else device
 
 
 def _processor() -> str:

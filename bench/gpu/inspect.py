@@ -1,0 +1,89 @@
+"""What a compiled kernel takes: registers, spills, shared memory, widths of loads; and how full it lets a GPU be.
+
+Limits are those that NVIDIA and AMD publish for one multiprocessor (SM) or one compute unit (CU).
+"""
+
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import triton
+
+CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    registers: int
+    threads: int
+    blocks: int
+    shared: int  # bytes
+
+
+# CUDA C++ Programming Guide, technical specifications per compute capability
+NVIDIA = {
+    "sm_80": Multiprocessor(65536, 2048, 32, 164 * 1024),
+    "sm_90": Multiprocessor(65536, 2048, 32, 228 * 1024),
+    "sm_100": Multiprocessor(65536, 2048, 32, 228 * 1024),
+    "sm_120": Multiprocessor(65536, 1536, 24, 100 * 1024),
+}
+RESERVED = 1024  # bytes of shared memory that each block costs besides its own
+# CDNA3 instruction set guide: each of the 4 SIMDs of a CU holds 8 waves and 512 registers for each of 64 lanes
+WAVES, VECTOR_REGISTERS, LOCAL_DATA_SHARE = 8, 512, 64 * 1024
+
+LOAD_PTX = re.compile(r"\bld\.global(?:\.(?!v[248]\b|[bufs]\d)[\w:]+)*(?:\.v(\d))?\.[bufs](\d+)")
+LOAD_AMD = re.compile(r"\b(?:global|buffer|flat)_load_(?:dword(?:x(\d))?|(u?short|[us]byte|[us]?\w*d16\w*))\b")
+
+
+@dataclass(frozen=True)
+class Found:
+    registers: int
+    spills: int  # bytes, or registers on AMD
+    shared: int
+    occupancy: float
+    loads: dict[int, int]  # bytes of one load: how many there are
+
+
+def inspect(compiled: Any, target: str) -> Found:
+    return amd(compiled) if target.startswith("gfx") else nvidia(compiled, target)
+
+
+def nvidia(compiled: Any, target: str) -> Found:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(compiled.asm["cubin"])
+        file.flush()
+        command = [str(CUOBJDUMP), "--dump-resource-usage", file.name]
+        usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    registers, stack = (int(re.findall(rf"{key}:(\d+)", usage)[-1]) for key in ("REG", "STACK"))
+    shared, warps = compiled.metadata.shared, compiled.metadata.num_warps
+    loads = Counter(int(vector or 1) * int(bits) // 8 for vector, bits in LOAD_PTX.findall(compiled.asm["ptx"]))
+    return Found(registers, stack, shared, occupancy(target, registers, shared, warps), dict(loads))
+
+
+def occupancy(target: str, registers: int, shared: int, warps: int) -> float:
+    """The share of its threads that an SM can hold at once. Registers are handed out to warps, 256 at a time."""
+    limit = NVIDIA[target]
+    per_warp = -(-registers * 32 // 256) * 256
+    by_registers = limit.registers // per_warp // warps
+    blocks = min(by_registers, limit.shared // (shared + RESERVED), limit.threads // (32 * warps), limit.blocks)
+    return 32 * warps * blocks / limit.threads
+
+
+def amd(compiled: Any) -> Found:
+    text, warps = compiled.asm["amdgcn"], compiled.metadata.num_warps
+
+    def number(key: str) -> int:
+        return int(re.findall(rf"\.{key}:\s+(\d+)", text)[-1])
+
+    registers, shared = number("vgpr_count"), number("group_segment_fixed_size")
+    shared = max(shared, compiled.metadata.shared)
+    spills = number("vgpr_spill_count") + number("sgpr_spill_count")
+    loads = Counter(4 * int(words or 1) if not narrow else 2 for words, narrow in LOAD_AMD.findall(text))
+    waves = min(WAVES, VECTOR_REGISTERS // (-(-registers // 8) * 8))
+    if shared:
+        waves = min(waves, LOCAL_DATA_SHARE // shared * warps // 4)
+    return Found(registers, spills, shared, waves / WAVES, dict(loads))

@@ -1,0 +1,81 @@
+"""GPU kernels in Triton for NVIDIA, AMD and Intel: compiled when they are first used, nothing at install.
+
+`tiles.py` and `scores.py` are what the kernels are made of, `forward.py` and `backward.py` are the kernels,
+`operators.py` launches them. docs/gpu.md says what they compile to and what has been shown of them.
+"""
+
+import os
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sapa.backends.projection import project, project_backward
+from sapa.backends.reference import Bias
+from sapa.geometry import Size
+
+DEVICES = ("cuda", "xpu")  # an AMD GPU is a cuda device to PyTorch
+
+__all__ = [
+    "assemble",
+    "assemble_backward",
+    "attend",
+    "attend_backward",
+    "project",
+    "project_backward",
+    "why_not",
+]
+
+
+def why_not(device: torch.device | None = None) -> str | None:
+    """Say why the kernels cannot run on this device, or at all."""
+    if device is not None and device.type not in (("cpu",) if is_interpreted() else DEVICES):
+        runs_on = "cpu while TRITON_INTERPRET is 1" if is_interpreted() else "cuda and xpu"
+        return f"it runs on {runs_on}, not on {device.type}"
+    if find_spec("triton") is None:
+        return "triton is not installed; it comes with PyTorch for CUDA, ROCm and XPU"
+    if is_interpreted():
+        return None
+    if not any(torch.get_device_module(kind).is_available() for kind in DEVICES):
+        return "PyTorch finds no cuda or xpu device"
+    return _too_old(device)
+
+
+def is_interpreted() -> bool:
+    """Whether Triton runs kernels in Python, on the processor: slowly, and to look at them."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@cache
+def _too_old(device: torch.device | None) -> str | None:
+    if not torch.cuda.is_available() or torch.version.hip or (device is not None and device.type != "cuda"):
+        return None
+    major, minor = torch.cuda.get_device_capability(device)
+    return None if major >= 8 else f"the GPU has compute capability {major}.{minor}; the kernels are built for 8.0"
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, normalize: str, border: str) -> Tensor:
+    return _operators().attend(q, k, v, bias, kernel_size, normalize, border)
+
+
+def attend_backward(
+    g: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, normalize: str, border: str
+) -> list[Tensor]:
+    return _operators().attend_backward(g, q, k, v, bias, kernel_size, normalize, border)
+
+
+def assemble(v: Tensor, w: Tensor, kernel_size: Size, groups: int) -> Tensor:
+    return _operators().assemble(v, w, kernel_size, groups)
+
+
+def assemble_backward(g: Tensor, v: Tensor, w: Tensor, kernel_size: Size, groups: int) -> list[Tensor]:
+    return _operators().assemble_backward(g, v, w, kernel_size, groups)
+
+
+@cache
+def _operators() -> Any:
+    # triton is imported when a kernel is needed, as it takes time and need not be there
+    return import_module("sapa.backends.triton.operators")

@@ -1,0 +1,108 @@
+"""The operators, as `reference.py` defines them, on the kernels."""
+
+from functools import partial
+
+import torch
+import triton
+from torch import Tensor
+
+from sapa.backends.reference import Bias
+from sapa.backends.triton import backward, forward
+from sapa.backends.triton.launch import Meta, empty, launch, sizes_of
+from sapa.geometry import Size, size_of
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, normalize: str, border: str) -> Tensor:
+    C, D = v.shape[1], q.shape[1]
+    y = empty((*v.shape[:2], *size_of(q)), v)
+    launch(
+        "attend",
+        forward.attend_kernel,
+        {"out": y, "q": q, "k": k, "v": v},
+        sizes=sizes_of(q, k, kernel_size),
+        owns="points",
+        blocks=lambda meta: triton.cdiv(C, meta["BC"]),
+        C=C,
+        D=D,
+        NORMALIZE=normalize,
+        BORDER=border,
+        **_tables(bias, v),
+    )
+    return y
+
+
+def attend_backward(
+    g: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, normalize: str, border: str
+) -> list[Tensor]:
+    C, D = v.shape[1], q.shape[1]
+    dq, dk, dv = (empty(tuple(x.shape), x) for x in (q, k, v))
+    # peak, one over the sum, and delta of each point
+    state = torch.empty((len(q), *size_of(q), 3), dtype=_wide(v), device=v.device)
+    options = {"C": C, "D": D, "NORMALIZE": normalize, "BORDER": border, "state": state, **_tables(bias, v)}
+    run = partial(launch, sizes=sizes_of(q, k, kernel_size), **options)
+
+    def values(meta: Meta) -> int:
+        return triton.cdiv(C, meta["BC"])
+
+    def embeddings(meta: Meta) -> int:
+        return triton.cdiv(D, meta["BD"])
+
+    maps = {"g": g, "q": q, "k": k, "v": v}
+    run("points", backward.points_kernel, {"dq": dq, **maps}, owns="points", blocks=embeddings)
+    run("values", backward.values_kernel, {"dv": dv, "g": g, "q": q, "k": k}, owns="cells", blocks=values)
+    run("keys", backward.keys_kernel, {"dk": dk, **maps}, owns="cells", blocks=embeddings)
+    grads = [dq, dk, dv]
+    for axis, table in enumerate(bias or ()):
+        parts = state.new_empty((*state.shape[:3], table.shape[1]))  # [B, H, W, Kh], then [B, H, W, Kw]
+        run("bias", backward.bias_kernel, maps, owns="points", blocks=_one, parts=parts, AXIS=axis)
+        grads.append(parts.sum((0, 2 - axis)).to(table.dtype))
+    return grads
+
+
+def assemble(v: Tensor, w: Tensor, kernel_size: Size, groups: int) -> Tensor:
+    C = v.shape[1] // groups
+    y = empty((*v.shape[:2], *size_of(w)), v)
+    launch(
+        "assemble",
+        forward.assemble_kernel,
+        {"out": y, "v": v, "w": w},
+        sizes=sizes_of(w, v, kernel_size),
+        owns="points",
+        blocks=lambda meta: groups * triton.cdiv(C, meta["BC"]),
+        C=C,
+        G=groups,
+    )
+    return y
+
+
+def assemble_backward(g: Tensor, v: Tensor, w: Tensor, kernel_size: Size, groups: int) -> list[Tensor]:
+    C = v.shape[1] // groups
+    dv, dw = empty(tuple(v.shape), v), empty(tuple(w.shape), w)
+    run = partial(launch, sizes=sizes_of(w, v, kernel_size), C=C, G=groups)
+
+    def values(meta: Meta) -> int:
+        return groups * triton.cdiv(C, meta["BC"])
+
+    run("assemble_values", backward.assemble_values_kernel, {"dv": dv, "g": g, "w": w}, owns="cells", blocks=values)
+    run(
+        "assemble_weights",
+        backward.assemble_weights_kernel,
+        {"dw": dw, "g": g, "v": v},
+        owns="points",
+        blocks=lambda meta: groups,
+    )
+    return [dv, dw]
+
+
+def _one(meta: Meta) -> int:
+    return 1
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def _tables(bias: Bias, v: Tensor) -> dict[str, Tensor | None]:
+    """Rows and columns as the kernels want them: contiguous, in the accumulation type."""
+    rows, columns = (table.to(_wide(v)).contiguous() for table in bias) if bias is not None else (None, None)
+    return {"rows": rows, "columns": columns}

@@ -1,0 +1,95 @@
+"""Inside the kernels: scores, and how they become weights, as `reference.py` has it."""
+
+import triton
+import triton.language as tl
+
+from sapa.backends.triton.tiles import dot, is_inside
+
+EPSILON = tl.constexpr(1e-6)
+
+
+@triton.jit
+def score(
+    q, q_strides, y, x, is_point, k, k_strides, i, j, rows, columns, ty, tx, D, sizes,
+    BD: tl.constexpr, ONE: tl.constexpr, BORDER: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """s[p, t] for points [U, N] and the low-res point [N] at their tap (ty, tx); -inf leaves the tap out."""
+    is_low = is_inside(i, j, sizes)
+    s = dot(q, q_strides, y, x, is_point, k, k_strides, i, j, is_low, D, BD, ONE, INDEX, ACC)
+    if rows is not None:
+        s += tl.load(rows + y * sizes[4] + ty, mask=is_point, other=0)
+        s += tl.load(columns + x * sizes[5] + tx, mask=is_point, other=0)
+    if BORDER == "mask":
+        s = tl.where(is_low[None, :], s, float("-inf"))
+    return s
+
+
+@triton.jit
+def sigmoid(s):
+    return 1 / (1 + tl.exp(-s))
+
+
+@triton.jit
+def activation(s, peak, NORMALIZE: tl.constexpr):
+    """f(s), the weight before it is divided by the sum; peak is the largest score."""
+    if NORMALIZE == "softmax":
+        f = tl.exp(s - peak)
+    elif NORMALIZE == "relu":
+        f = tl.where(s < 0, 0, s)
+    elif NORMALIZE == "sigmoid":
+        f = sigmoid(s)
+    elif NORMALIZE == "softplus":
+        # 1 + e rounds the digits of a small e away; the quotient gives them back
+        e = tl.exp(-tl.abs(s))
+        rounded = 1 + e
+        kept = tl.where(rounded == 1, 1, rounded - 1)
+        f = tl.where(s < 0, 0, s) + tl.where(rounded == 1, e, tl.log(rounded) * (e / kept))
+    else:
+        f = tl.where(s == float("-inf"), 0, s)
+    return f
+
+
+@triton.jit
+def slope(s, w, inverse, NORMALIZE: tl.constexpr):
+    """What ds = slope * (dw - delta) needs besides: f'(s) divided by the sum, as w is f(s) divided by it."""
+    if NORMALIZE == "softmax":
+        df = w
+    elif NORMALIZE == "relu":
+        df = tl.where(s > 0, inverse, 0)
+    elif NORMALIZE == "sigmoid":
+        f = sigmoid(s)
+        df = f * (1 - f) * inverse
+    elif NORMALIZE == "softplus":
+        df = sigmoid(s) * inverse
+    else:
+        df = tl.where(s == float("-inf"), 0, inverse)
+    return df
+
+
+@triton.jit
+def sums(
+    q, q_strides, y, x, is_point, k, k_strides, i, j, rows, columns, D, sizes, U: tl.constexpr, N: tl.constexpr,
+    BD: tl.constexpr, ONE: tl.constexpr, NORMALIZE: tl.constexpr, BORDER: tl.constexpr, INDEX: tl.constexpr,
+    ACC: tl.constexpr,
+):  # fmt: skip
+    """The largest score of each point, and one over the sum of f(s): [U, N] each."""
+    # finite, so that a point all of whose taps are left out gets weights of 0 rather than of inf - inf
+    peak = tl.full([U, N], -1.7976931348623157e308 if tl.float64 == ACC else -3.4028234663852886e38, ACC)
+    total = tl.zeros([U, N], ACC)
+    if NORMALIZE == "none":
+        inverse = total + 1
+    else:
+        for ty in range(sizes[4]):
+            for tx in range(sizes[5]):
+                r, c = i + ty - sizes[4] // 2, j + tx - sizes[5] // 2
+                s = score(
+                    q, q_strides, y, x, is_point, k, k_strides, r, c, rows, columns, ty, tx, D, sizes,
+                    BD, ONE, BORDER, INDEX, ACC,
+                )  # fmt: skip
+                if NORMALIZE == "softmax":
+                    higher = tl.maximum(peak, s)
+                    total *= tl.exp(peak - higher)
+                    peak = higher
+                total += activation(s, peak, NORMALIZE)
+        inverse = 1 / (tl.where(total == 0, 1, total) if NORMALIZE == "softmax" else total + EPSILON)
+    return peak, inverse

@@ -1,0 +1,171 @@
+"""The compile gate: every Triton kernel for every target, held to its limits from the binaries; and docs/gpu.md."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+pytest.importorskip("triton")
+TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120", "gfx942")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_kernels_compile_within_their_limits(target: str) -> None:
+    """In a process of its own: the compiler takes memory that it does not give back."""
+    code = f"""
+import json
+from bench.gpu.gate import rows
+print(json.dumps(list(rows(["{target}"]))))
+"""
+    from bench.gpu.gate import configurations, faults
+    from bench.gpu.render import RESULTS
+
+    found = json.loads(run(code))
+    assert len(found) == len(list(configurations()))
+    assert {f"{row['kernel']}, {row['layout']}, {row['dtype']}": faults(row) for row in found if faults(row)} == {}
+    committed = [row for row in json.loads(RESULTS.read_text())["kernels"] if row["target"] == target]
+    assert found == committed, "the page tells of other kernels: python -m bench.gpu"
+
+
+VARIANTS = """
+("attend", Problem(normalize="relu", has_bias=True)),
+("attend", Problem(normalize="softplus", border="mask", has_bias=True, layout="planar")),
+("points", Problem(normalize="sigmoid", border="mask", has_bias=True)),
+("keys", Problem(normalize="none", border="mask", has_bias=True, layout="planar")),
+("bias", Problem(normalize="softplus", has_bias=True, dtype="float16")),
+("values", Problem(is_large=True)),
+("attend", Problem(dtype="float64")),
+("attend", Problem(C=1, D=4, scale=8, has_bias=True, layout="planar")),
+("points", Problem(C=2048, D=128, scale=4)),
+("assemble", Problem(scale=3)),
+("assemble_values", Problem(scale=1, dtype="bfloat16")),
+"""
+
+
+def run(code: str) -> str:
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_other_options_compile_without_spills() -> None:
+    code = f"""
+from bench.gpu.build import TARGETS, Problem, build
+from bench.gpu.inspect import inspect
+from sapa.backends.triton.table import TILES
+for name, problem in ({VARIANTS}):
+    found = inspect(build(name, TILES[name][problem.layout][0], problem, TARGETS["sm_90"]), "sm_90")
+    if found.spills:
+        print(name, problem, found)
+"""
+    assert run(code) == ""
+
+
+def test_what_a_call_launches_compiles() -> None:
+    """Up to the launch itself, with the constants that Triton makes of sizes and strides of one."""
+    code = """
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction
+from sapa.backends.triton import operators
+
+class Driver:
+    def get_current_target(self): return GPUTarget("cuda", 80, 32)
+    def get_current_device(self): return 0
+    def get_current_stream(self, device): return 0
+
+def compile_only(self, *args, grid, warmup, run=JITFunction.run, **kwargs):
+    (programs,) = grid(kwargs)
+    assert programs > 0
+    compiled = run(self, *args, grid=grid, warmup=True, **kwargs)
+    print(self.fn.__name__, programs, len(compiled.asm["cubin"]) > 0)
+
+driver.set_active(Driver())
+JITFunction.run = compile_only
+for B, C, D, size, low, K in ((1, 1, 1, (1, 1), (1, 1), (1, 1)), (2, 5, 3, (5, 4), (2, 3), (3, 1))):
+    q, k, v = torch.ones(B, D, *size), torch.ones(B, D, *low), torch.ones(B, C, *low)
+    g, w = torch.ones(B, C, *size), torch.ones(B, K[0] * K[1], *size)
+    bias = torch.ones(size[0], K[0]), torch.ones(size[1], K[1])
+    operators.attend(q, k, v, None, K, "softmax", "zero")
+    operators.attend_backward(g, q, k, v, bias, K, "softmax", "mask")
+    operators.assemble(v, w, K, 1)
+    operators.assemble_backward(g, v, w, K, 1)
+"""
+    names = ["attend", "points", "values", "keys", "bias", "bias", "assemble", "assemble_values", "assemble_weights"]
+    lines = run(code).splitlines()
+    assert [line.split()[0].removesuffix("_kernel") for line in lines] == 2 * names
+    # one program for a single point; two samples for the other, whose six cells fit one program
+    assert [int(line.split()[1]) for line in lines] == len(names) * [1] + len(names) * [2]
+    assert all(line.endswith("True") for line in lines)
+
+
+def test_targets_are_those_of_the_gate() -> None:
+    from bench.gpu.build import TARGETS as built
+
+    assert tuple(built) == TARGETS
+
+
+def test_the_gate_finds_faults() -> None:
+    from bench.gpu.gate import faults
+
+    good = {"kernel": "attend", "layout": "channels_last", "spills": 0, "occupancy": 0.5, "registers": 64}
+    good |= {"dtype": "float32", "loads": {"4": 1, "16": 2}}
+    assert faults(good) == []
+    assert faults(good | {"spills": 8}) == ["spills 8"]
+    assert faults(good | {"occupancy": 0.4}) == ["occupancy 40% with 64 registers, at least 50%"]
+    assert faults(good | {"occupancy": 0.4, "kernel": "keys"}) == []
+    assert faults(good | {"loads": {"4": 9}}) == ["no load of 16 bytes: {'4': 9}"]
+    assert faults(good | {"loads": {"4": 9}, "layout": "planar"}) == []
+    assert faults(good | {"loads": {"8": 1}, "dtype": "bfloat16"}) == []
+
+
+def test_occupancy_is_that_of_the_published_calculator() -> None:
+    from bench.gpu.inspect import occupancy
+
+    assert occupancy("sm_80", 64, 0, 4) == 0.5
+    assert occupancy("sm_80", 65, 0, 4) == 896 / 2048  # 72 registers are handed out: 7 blocks of 128 threads
+    assert occupancy("sm_80", 32, 0, 4) == 1
+    assert occupancy("sm_80", 32, 81 * 1024, 4) == 256 / 2048  # two blocks of 82 KiB in 164
+    assert occupancy("sm_120", 64, 0, 4) == 1024 / 1536
+    assert occupancy("sm_90", 16, 0, 1) == 0.5  # 32 blocks of one warp
+
+
+def test_widths_of_loads_are_read_from_the_assembly() -> None:
+    from bench.gpu.inspect import LOAD_AMD, LOAD_PTX
+
+    ptx = """
+        @%p1 ld.global.v4.b32 { %r1, %r2, %r3, %r4 }, [ %rd1 + 0 ];
+        ld.global.L1::evict_last.v2.b32 { %r1, %r2 }, [ %rd1 + 0 ];
+        ld.global.b16 { %rs1 }, [ %rd2 + 0 ];
+        ld.shared.v4.b32 {%r1, %r2, %r3, %r4}, [%r9];
+    """
+    assert LOAD_PTX.findall(ptx) == [("4", "32"), ("2", "32"), ("", "16")]
+    amd = "global_load_dwordx4 v[0:3], v1\nbuffer_load_dword v1, v2\nglobal_load_ushort v3, v4\nds_load_b32 v1"
+    assert [words or narrow for words, narrow in LOAD_AMD.findall(amd)] == ["4", "", "ushort"]
+
+
+def test_traffic_of_the_main_shape() -> None:
+    """By hand: 32 + 256 numbers of 4 bytes at the point, and a quarter of as many at the low-res points."""
+    from bench.gpu import model
+    from sapa.backends.triton.table import Tile
+
+    shape = model.Shape()
+    assert model.forward_bytes(shape) == 4 * 288 + 288
+    assert model.official_forward_bytes(shape) == 1440 + 4 * 25 * 4
+    assert model.flops(shape) == 2 * 25 * 288
+    # four programs share the channels of a point, and each makes the scores twice
+    assert model.executed(shape, Tile(32, 64, 32, 4)) == 2 * 25 * (4 * 2 * 32 + 256)
+    assert model.roofline(2.039e12, 0, "A100") == 1
+    assert model.roofline(0, 66.9e12, "H100") == 1
+
+
+def test_page_is_made_from_the_results() -> None:
+    from bench.gpu import render
+
+    assert render.page() == render.PAGE.read_text(), "write it anew: python -m bench.gpu"

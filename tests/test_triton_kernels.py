@@ -1,0 +1,118 @@
+"""The Triton kernels in the interpreter, beyond the contract that test_backends.py holds all backends to.
+
+They run in the process that test_triton.py starts with TRITON_INTERPRET=1, and are skipped elsewhere.
+"""
+
+import os
+
+import pytest
+import torch
+from torch import Tensor
+
+import sapa
+from sapa.backends import reference
+from sapa.backends import triton as kernels
+from sapa.checks import BORDER, NORMALIZE
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("TRITON_INTERPRET") != "1", reason="test_triton.py runs this in the interpreter"
+)
+
+Shape = tuple[int, int, int, int]
+Size = tuple[int, int]
+
+
+def maps(C: int, D: int, size: Size, low: Size, *, layout: str = "NCHW", B: int = 1) -> list[Tensor]:
+    """q, k, v and g in float64."""
+    shapes = ((B, D, *size), (B, D, *low), (B, C, *low), (B, C, *size))
+    format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
+    return [torch.randn(shape, dtype=torch.float64).contiguous(memory_format=format) for shape in shapes]
+
+
+def tables(size: Size, K: Size) -> tuple[Tensor, Tensor]:
+    return torch.randn(size[0], K[0], dtype=torch.float64), torch.randn(size[1], K[1], dtype=torch.float64)
+
+
+def assert_equal_to_the_reference(q: Tensor, k: Tensor, v: Tensor, g: Tensor, *window) -> None:
+    torch.testing.assert_close(kernels.attend(q, k, v, *window), reference.attend(q, k, v, *window))
+    ours, expected = (backend.attend_backward(g, q, k, v, *window) for backend in (kernels, reference))
+    torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize(("normalize", "border"), [*zip(NORMALIZE, (*BORDER, *BORDER, "mask"), strict=True)])
+def test_every_normalisation_with_a_bias(normalize: str, border: str) -> None:
+    q, k, v, g = maps(2, 2, (3, 4), (2, 2))
+    assert_equal_to_the_reference(q, k, v, g, tables((3, 4), (1, 3)), (1, 3), normalize, border)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "channels_last"])
+def test_more_channels_than_a_tile(layout: str) -> None:
+    q, k, v, g = maps(130, 70, (4, 3), (2, 1), layout=layout)
+    assert_equal_to_the_reference(q / 8, k, v, g, None, (3, 1), "softmax", "zero")
+
+
+def test_more_points_in_a_cell_than_a_program_holds() -> None:
+    q, k, v, g = maps(2, 1, (11, 10), (2, 2), B=2)
+    assert_equal_to_the_reference(q, k, v, g, None, (1, 3), "softmax", "mask")
+
+
+def test_more_cells_than_a_program_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sapa.backends.triton import launch
+    from sapa.backends.triton.table import Tile
+
+    monkeypatch.setattr(launch, "INTERPRETED", Tile(8, 2, 2, 1))
+    q, k, v, g = maps(3, 3, (4, 5), (2, 3))
+    assert_equal_to_the_reference(q, k, v, g, tables((4, 5), (3, 1)), (3, 1), "softmax", "zero")
+
+
+def test_offsets_of_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sapa.backends.triton import launch
+
+    monkeypatch.setattr(launch, "needs_int64", lambda maps, sizes: True)
+    q, k, v, g = maps(2, 2, (4, 4), (2, 2), B=2)
+    assert_equal_to_the_reference(q, k, v, g, tables((4, 4), (3, 1)), (3, 1), "softmax", "zero")
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "channels_last"])
+def test_assemble_in_groups(layout: str) -> None:
+    _, _, v, g = maps(6, 1, (5, 4), (2, 3), layout=layout)
+    w = torch.randn(1, 2 * 9, 5, 4, dtype=torch.float64)
+    torch.testing.assert_close(kernels.assemble(v, w, (3, 3), 2), reference.assemble(v, w, (3, 3), 2))
+    ours, expected = (backend.assemble_backward(g, v, w, (3, 3), 2) for backend in (kernels, reference))
+    torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_sums_of_narrow_types_are_made_in_float32(dtype: torch.dtype) -> None:
+    """Beside the exact result, only the rounding of the output is left."""
+    q, k, v, g = (x.to(dtype) for x in maps(3, 4, (4, 4), (2, 2)))
+    window = (None, (3, 3), "softmax", "zero")
+    found = [kernels.attend(q, k, v, *window), *kernels.attend_backward(g, q, k, v, *window)]
+    q, k, v, g = (x.double() for x in (q, k, v, g))
+    truth = [reference.attend(q, k, v, *window), *reference.attend_backward(g, q, k, v, *window)]
+    for actual, expected in zip(found, truth, strict=True):
+        assert actual.dtype == dtype
+        torch.testing.assert_close(actual.double(), expected, rtol=torch.finfo(dtype).eps, atol=1e-5)
+
+
+def test_softplus_of_very_negative_scores_keeps_its_digits() -> None:
+    q, k, v = torch.full((1, 1, 1, 2), -20.0), torch.tensor([[[[1.0, 1.1]]]]), torch.tensor([[[[1.0, 2.0]]]])
+    window = (None, (1, 3), "softplus", "mask")
+    exact = reference.attend(q.double(), k.double(), v.double(), *window)
+    torch.testing.assert_close(kernels.attend(q, k, v, *window).double(), exact, rtol=1e-5, atol=0)
+
+
+def test_compiled_in_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(kernels, "attend", lambda *args, run=kernels.attend: calls.append("attend") or run(*args))
+    q, k, v = (x.float().requires_grad_() for x in maps(2, 2, (4, 4), (2, 2))[:3])
+    with sapa.use_backend("triton"):
+        compiled = torch.compile(
+            lambda q, k, v: 2 * sapa.attend(q, k, v, kernel_size=(1, 3)), fullgraph=True, backend="aot_eager"
+        )
+        y = compiled(q, k, v)
+        (dq,) = torch.autograd.grad(y.sum(), q)
+    expected = 2 * reference.attend(q, k, v, None, (1, 3), "softmax", "zero")
+    torch.testing.assert_close(y, expected)
+    torch.testing.assert_close(dq, *torch.autograd.grad(expected.sum(), q))
+    assert calls == ["attend"]

@@ -15,6 +15,7 @@ import sapa
 from sapa import demo
 from sapa.cli import app
 from sapa.demo import motorcycle
+from sapa.tasks.presets import PRESETS
 
 COMMAND = Path(sys.executable).with_name("sapa")
 
@@ -44,6 +45,8 @@ def test_info() -> None:
 def test_demo_writes_a_page_and_guided_upsampling_is_closest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = ("nearest", "sapa_b")
     monkeypatch.setattr(demo, "UPSAMPLERS", few)
+    tiny = PRESETS["depth"]["quick"].changed(size=(32, 48), samples=(4, 2), steps=2, batch=2)
+    monkeypatch.setitem(PRESETS["depth"], "quick", tiny)
     result = CliRunner().invoke(app, ["demo", "-o", str(tmp_path / "new" / "demo")])
     assert result.exit_code == 0, result.output
     page = (tmp_path / "new" / "demo" / "report.html").read_text()
@@ -52,6 +55,10 @@ def test_demo_writes_a_page_and_guided_upsampling_is_closest(tmp_path: Path, mon
     assert not re.search(r"""(src|href)=["']https?:|url\(http""", page)
     for name in few:
         assert f'<tr><th scope="row"><code>{name}</code></th><td>' in page
+    for name in demo.COMPARED.split(","):
+        assert f'<tr><th scope="row"><code>{name}</code></th><td>' in page
+        assert re.search(rf"^  {name} +[0-9.]+$", result.stdout, re.MULTILINE)
+    assert (tmp_path / "new" / "demo" / "compare" / "report.html").exists()
     errors = motorcycle.lift().errors()
     assert all(errors["guided_upsample"][metric] < 0.8 * errors["bilinear"][metric] for metric in errors["bilinear"])
     assert f"guided_upsample  {errors['guided_upsample']['RMSE']:.2f}" in result.stdout

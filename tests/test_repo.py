@@ -21,7 +21,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = (
     ("cli",),
     ("demo",),
-    ("batch", "bench", "export", "listing", "paper_tables", "viewer"),
+    ("batch", "bench", "export", "listing", "paper_tables", "tasks", "viewer"),
     ("surgery",),
     ("models",),
     ("complexity", "files", "guided", "onnx_ops", "paper_cells", "tables"),

@@ -10,6 +10,8 @@ try:
 except ModuleNotFoundError:
     sys.exit("The sapa command needs typer and rich: pip install 'sapa[cli]'")
 
+from sapa.tasks import commands
+
 if TYPE_CHECKING:
     from sapa.tables import Table
 
@@ -62,7 +64,7 @@ def _devices() -> list[str]:
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write to.")] = Path("runs/demo"),
 ) -> None:
-    """Sharpen a map with its photograph, look into four upsamplers, measure all of them, and write a page about it."""
+    """Sharpen a map with its photograph, look into four upsamplers, train with five, measure all, and write a page."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -80,6 +82,9 @@ def demo(
         console.print(f"  {name:16} {errors['RMSE']:.2f}", highlight=False)
     console.print("Features of a photograph upsampled 4 times, mean absolute error:")
     for name, error in found.features.items():
+        console.print(f"  {name:16} {error:.3f}", highlight=False)
+    console.print("Depth of drawn scenes after seconds of training, RMS error in metres:")
+    for name, error, *_ in found.compared.rows:
         console.print(f"  {name:16} {error:.3f}", highlight=False)
     console.print(f"What each of {len(found.costs)} upsamplers costs on this machine is on the page.", highlight=False)
     console.print(f"Look at {found.page}", markup=False, highlight=False, soft_wrap=True)
@@ -371,6 +376,12 @@ def _print(tables: "list[Table]", json: bool, csv: bool, markdown: bool) -> None
     for table in tables:
         console.print(ways.rich(table))
         console.print()
+
+
+app.command()(commands.train)
+app.command("eval")(commands.eval_)
+app.command()(commands.compare)
+app.command()(commands.presets)
 
 
 def main() -> None:

@@ -11,12 +11,13 @@ from PIL import Image
 from sapa.bench.timing import machine
 from sapa.complexity import Cost
 from sapa.demo.motorcycle import SCALE, Lifted
+from sapa.tables import Table
 from sapa.viewer.page import SOURCE
 
 PLAIN = "bilinear"
 
 
-def render(lifted: Lifted, figure: Figure, costs: dict[str, Cost], case: tuple[int, int]) -> str:
+def render(lifted: Lifted, figure: Figure, costs: dict[str, Cost], case: tuple[int, int], compared: Table) -> str:
     channels, size = case
     drawn = io.BytesIO()
     figure.savefig(drawn, dpi=120)
@@ -29,6 +30,8 @@ def render(lifted: Lifted, figure: Figure, costs: dict[str, Cost], case: tuple[i
         "figure": address(Image.open(drawn)),
         "case": f"{channels} channels, {size}x{size} to {2 * size}x{2 * size}",
         "costs": cost_rows(costs),
+        "numbers": "".join(f'<th scope="col">{html.escape(name)}</th>' for name in compared.columns),
+        "compared": "\n".join(row(str(name), *map(compared.text, cells)) for name, *cells in compared.rows),
     }
     page = files("sapa.demo").joinpath("report.html").read_text(encoding="utf-8")
     for name, text in parts.items():

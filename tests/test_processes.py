@@ -1,0 +1,76 @@
+"""Whole processes: killed in the middle, and two of them together."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from sapa.tasks import checkpoint
+
+SAPA = Path(sys.executable).with_name("sapa")
+QUICK = (
+    *("train", "segmentation", "--upsampler", "sapa_b", "--batch", "4", "--workers", "0", "--save-every", "0"),
+    *("--set", "size=32x48", "--set", "samples=12x3", "--set", "evaluations=1"),
+)
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+
+
+def start(*command: str | Path) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen([str(part) for part in command], stdout=pipe, stderr=pipe, text=True, env=ENVIRONMENT)
+
+
+def done(process: subprocess.Popen[str]) -> str:
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    return out
+
+
+def start_two(*arguments: str | Path) -> subprocess.Popen[str]:
+    """The same command in two processes, on the CPU."""
+    launch = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0")
+    return start(*launch, "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", SAPA, *arguments)
+
+
+def test_kill_9_and_resume_ends_with_the_same_bits(tmp_path: Path) -> None:
+    command = (*QUICK, "--set", "steps=40", "--output")
+    whole = start(SAPA, *command, tmp_path / "whole")
+    part = start(SAPA, *command, tmp_path / "part")
+    state = tmp_path / "part" / checkpoint.STATE
+    limit = time.monotonic() + 200
+    while not state.exists():
+        assert part.poll() is None, part.communicate()[1]
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    part.send_signal(signal.SIGKILL)
+    part.communicate()
+    assert not (tmp_path / "part" / checkpoint.RESULT).exists()
+    assert 0 < checkpoint.read(state)[1]["step"] < 40
+    told = done(start(SAPA, *command, tmp_path / "part", "--resume"))
+    assert "goes on after step" in told
+    done(whole)
+    one, other = (checkpoint.read(tmp_path / name / checkpoint.WEIGHTS)[0] for name in ("whole", "part"))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_two_processes_do_what_one_does(tmp_path: Path) -> None:
+    # plain descent: the root in Adam would make much of what rounding makes of a gradient near 0
+    command = (*QUICK, "--set", "steps=6", "--set", "optimizer=sgd", "--lr", "0.05", "--output")
+    for process in (start(SAPA, *command, tmp_path / "one"), start_two(*command, tmp_path / "two")):
+        done(process)
+    one, two = (json.loads((tmp_path / name / checkpoint.RESULT).read_text()) for name in ("one", "two"))
+    assert [loss for _, loss in two["losses"]] == pytest.approx([loss for _, loss in one["losses"]], rel=1e-4)
+    states = [checkpoint.read(tmp_path / name / checkpoint.WEIGHTS)[0] for name in ("one", "two")]
+    torch.testing.assert_close(states[1], states[0], rtol=1e-3, atol=1e-5)
+    assert two["metrics"]["pixel accuracy"] == pytest.approx(one["metrics"]["pixel accuracy"], abs=0.1)
+    # and of equal weights the metric is equal, though three pictures cannot be shared evenly
+    measure = ("eval", tmp_path / "one", "--json", "--workers", "0")
+    measured = [json.loads(done(process)) for process in (start(SAPA, *measure), start_two(*measure))]
+    assert measured[0] == measured[1] == one["metrics"]

@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from torchmetrics import MetricCollection
 from torchmetrics.classification import BinaryAveragePrecision
 
+from sapa.models.imagenet import normalise
 from sapa.tables import markdown
 from sapa.tasks.compare import compare, table
 from sapa.tasks.data import open_data
 from sapa.tasks.engine import Machine
-from sapa.tasks.nets import Pyramid, normalise
+from sapa.tasks.nets import Pyramid
 from sapa.tasks.presets import QUICK, Preset
 from sapa.tasks.spec import parse_all
 from sapa.tasks.task import Task

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sapa.models.imagenet import MEAN, STD, normalise
 from sapa.tasks import TASKS, load
 from sapa.tasks.engine import Machine, Run, build_model
-from sapa.tasks.nets import MEAN, STD, normalise
 from sapa.tasks.spec import parse, parse_all, sweep
 from sapa.tasks.task import presets_of
 

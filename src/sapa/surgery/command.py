@@ -7,12 +7,10 @@ from importlib import import_module
 from inspect import signature
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from sapa import models
-
-MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, which most backbones have learned
+from sapa.models.imagenet import normalise
 
 
 def torchvision(name: str) -> nn.Module:
@@ -70,8 +68,7 @@ def example_of(model: nn.Module, photo: Tensor) -> tuple[Any, ...]:
     """A photograph [1, 3, H, W] from 0 to 1 as the model takes it: detectors of torchvision normalise it themselves."""
     if type(model).__module__.startswith("torchvision.models.detection"):
         return ([photo[0]],)
-    mean, deviation = (torch.tensor(values).view(1, 3, 1, 1) for values in (MEAN, DEVIATION))
-    return ((photo - mean) / deviation,)
+    return (normalise(photo),)
 
 
 def _named(module: str, name: str) -> Any:

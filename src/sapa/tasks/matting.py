@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from sapa import models
 from sapa.models.fit import Up
+from sapa.models.imagenet import normalise
 from sapa.tasks.metrics import MattingMetric
-from sapa.tasks.nets import ENCODERS, Pyramid, normalise
+from sapa.tasks.nets import ENCODERS, Pyramid
 from sapa.tasks.task import Batch, Pictures, Task
 
 

@@ -10,14 +10,6 @@ from torch import Tensor, nn
 from sapa.geometry import size_of
 from sapa.models.fit import Up
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
-
-
-def normalise(image: Tensor) -> Tensor:
-    """0 ... 1 to what encoders are trained on."""
-    mean, std = (torch.tensor(of, device=image.device, dtype=image.dtype)[:, None, None] for of in (MEAN, STD))
-    return (image - mean) / std
-
 
 class MobileNet(nn.Module):
     """MobileNetV2 (Sandler et al., CVPR 2018) of torchvision as an encoder: maps at 1/2 to 1/32 of the size."""

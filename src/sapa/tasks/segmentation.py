@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from sapa import models
 from sapa.geometry import Size
 from sapa.models.fit import Up
+from sapa.models.imagenet import normalise
 from sapa.tasks.metrics import SegmentationMetric
-from sapa.tasks.nets import ENCODERS, Pyramid, normalise
+from sapa.tasks.nets import ENCODERS, Pyramid
 from sapa.tasks.pictures import paint
 from sapa.tasks.task import Batch, Pictures, Task
 

@@ -9,7 +9,7 @@ demo: .venv/installed
 	$(RUN)/sapa demo
 
 test: .venv/installed lint browser
-	$(RUN)/pytest -n 2 -q --durations 20
+	$(RUN)/pytest -n 2 --dist worksteal -q --durations 20
 
 # for tests/test_page.py, which is skipped without one; only in a container, where one is root
 browser:

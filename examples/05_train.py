@@ -10,7 +10,7 @@ from sapa.tasks.presets import PRESETS
 from sapa.tasks.spec import parse_all
 
 task = load("segmentation")
-preset = PRESETS["segmentation"]["quick"].changed(size="64x96", samples="64x16", epochs=2, evaluations=2)
+preset = PRESETS["segmentation"]["quick"].changed(size="64x96", samples="32x8", epochs=2, evaluations=2)
 specs = parse_all("bilinear,sapa_b:kernel_size=3,prior=gaussian")
 
 # run it twice: what is finished stays, and what was interrupted goes on

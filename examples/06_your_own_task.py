@@ -23,7 +23,7 @@ from sapa.tasks.task import Task
 
 class Borders(Task):
     name = "borders"
-    presets: ClassVar = {"quick": Preset(**{**QUICK, "size": (64, 96), "samples": (64, 16), "epochs": 2.0})}
+    presets: ClassVar = {"quick": Preset(**{**QUICK, "size": (64, 96), "samples": (32, 8), "epochs": 2.0})}
     shown = ("AP",)
 
     @classmethod
@@ -60,7 +60,7 @@ if __name__ == "__main__":
     found = compare(
         Borders,
         Borders.presets["quick"],
-        parse_all("nearest,bilinear,sapa_g"),
+        parse_all("bilinear,sapa_g"),
         seeds=[0],
         folder=Path("runs/06"),
         machine=Machine(workers=0),

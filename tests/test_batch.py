@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -419,8 +420,10 @@ def test_an_interrupted_run_ends_cleanly(folder: Path) -> None:
         os.link("photos/0.jpg", f"photos/{i}.jpg")
     command = [COMMAND, "upsample", "depth", "-g", "photos", "-o", "out", "--jobs", "2"]
     pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    # in a session of its own, so that the signal reaches its processes as from a terminal, and not the tests
-    process = subprocess.Popen(command, start_new_session=True, **pipe)
+    # in a session of its own, so that the signal reaches its processes as from a terminal, and not the tests; which a
+    # shell may have started in the background, where interrupts are ignored
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(command, start_new_session=True, preexec_fn=heed, **pipe)
     try:
         wait_for(lambda: list(Path("out").glob("*.png")), process)
         os.killpg(process.pid, signal.SIGINT)

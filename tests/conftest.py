@@ -44,7 +44,11 @@ def seeded_and_poisoned() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.fixture(params=["plain", *(name for name in sapa.BACKENDS if name != "triton" or IS_INTERPRETED)])
+# those that can run here; test_triton.py lets triton
+BACKENDS = [name for name in sapa.BACKENDS if name != "triton" or IS_INTERPRETED]
+
+
+@pytest.fixture(params=["plain", *BACKENDS])
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Run the operators on one backend alone, and as "plain" PyTorch, which is the reference without its backward."""
     name = request.param

@@ -6,9 +6,10 @@ import torch
 from torchvision import tv_tensors
 
 from sapa.tasks.data.composite import background, foreground, spread
+from sapa.tasks.data.folder import Mattes
 from sapa.tasks.data.geometry import compose
-from sapa.tasks.data.pairs import Pair, annotation, names_of, one_folder, pairs_in
-from sapa.tasks.data.sample import Data, Sample, as_image, as_trimap, images_in, read_grey, read_image, same_size
+from sapa.tasks.data.pairs import names_of, one_folder, pairs_in
+from sapa.tasks.data.sample import Data, Sample, as_image, images_in
 
 TASKS = ("matting",)
 SIGN = "input_training_lowres/ and gt_training_lowres/ (or image/ and alpha/), with trimaps"
@@ -34,11 +35,11 @@ def open_split(
         raise FileNotFoundError(f"{root}: has no {TRIMAPS[trimap][0]}.")
     pairs = _part(pairs_in(images, alphas), split)
     if backgrounds is None:
-        return Photographs(pairs, trimaps)
+        return Mattes(pairs, trimaps)
     behind = _part(images_in(Path(backgrounds)), split)
     if not behind:
         raise FileNotFoundError(f"{backgrounds}: has no images to serve as backgrounds for {split}.")
-    return Composed(Photographs(pairs, trimaps), behind, int(copies))
+    return Composed(Mattes(pairs, trimaps), behind, int(copies))
 
 
 def _part(things: list, split: str) -> list:
@@ -46,24 +47,10 @@ def _part(things: list, split: str) -> list:
     return [thing for i, thing in enumerate(things, start=1) if (i % EVERY > 0) == is_training]
 
 
-class Photographs(Data):
-    def __init__(self, pairs: list[Pair], trimaps: Path) -> None:
-        super().__init__([pair.image.stem for pair in pairs])
-        self.pairs, self.trimaps = pairs, trimaps
-
-    def __getitem__(self, i: int) -> Sample:
-        pair = self.pairs[i]
-        path = annotation(pair)
-        sample = {"image": read_image(pair.image), "alpha": read_grey(path), "name": self.names[i]}
-        same_size(path, sample, "alpha")
-        path = self.trimaps / f"{pair.image.stem}.png"
-        return same_size(path, sample | {"trimap": as_trimap(read_grey(path))}, "trimap")
-
-
 class Composed(Data):
     """Foregrounds over backgrounds; which, and which part of it, depends on the place of the sample alone."""
 
-    def __init__(self, photographs: Photographs, backgrounds: list[Path], copies: int) -> None:
+    def __init__(self, photographs: Mattes, backgrounds: list[Path], copies: int) -> None:
         super().__init__([f"{name}_{i}" for i in range(copies) for name in photographs.names])
         self.photographs, self.backgrounds = photographs, backgrounds
         # of 27 pictures, as bytes: to estimate one takes as long as to train on it

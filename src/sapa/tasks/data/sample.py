@@ -1,5 +1,6 @@
 """One sample: a dict of an image and what is known about it, as every data set gives it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,7 +26,7 @@ class BadSample(ValueError):
     """A sample that cannot be read; the message begins with its file. One argument, so that it passes from workers."""
 
 
-class Data(Dataset[Sample]):
+class Data(Dataset[Sample], ABC):
     """Samples by their place.
 
     Args:
@@ -40,8 +41,8 @@ class Data(Dataset[Sample]):
     def __len__(self) -> int:
         return len(self.names)
 
-    def __getitem__(self, i: int) -> Sample:
-        raise NotImplementedError
+    @abstractmethod
+    def __getitem__(self, i: int) -> Sample: ...
 
 
 def read_pixels(file: Path | BinaryIO, mode: str | None = None, name: str | None = None) -> np.ndarray:

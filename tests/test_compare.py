@@ -6,16 +6,18 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
 from sapa.cli import app
 from sapa.tasks import comparison_page, load
-from sapa.tasks.compare import STUDENT, Comparison, compare, open_comparison, paired, run_folder, table
+from sapa.tasks.compare import Comparison, compare, open_comparison, paired, run_folder, table
 from sapa.tasks.curves import dots, lines, ticks
 from sapa.tasks.engine import Machine
 from sapa.tasks.segmentation import Segmentation
+from sapa.tasks.significance import student
 from sapa.tasks.spec import parse_all
 from sapa.tasks.task import presets_of
 from sapa.tasks.watch import Watch
@@ -67,7 +69,22 @@ def test_the_table_has_mean_spread_and_paired_difference() -> None:
 
 
 def test_factors_of_student_are_right() -> None:
-    assert pytest.approx([stats.t.ppf(0.975, i + 1) for i in range(len(STUDENT))], abs=1e-3) == list(STUDENT)
+    freedoms = range(1, 200)
+    assert [student(n) for n in freedoms] == pytest.approx([stats.t.ppf(0.975, n) for n in freedoms], abs=1e-3)
+
+
+def test_noise_is_that_of_all_upsamplers_once_the_seeds_are_taken_out() -> None:
+    values = {"bilinear": [50.0, 52.0, 57.0], "sapa_b": [51.0, 53.5, 57.5], "carafe": [49.0, 53.0, 57.1]}
+    rows = np.array(list(values.values()))
+    left = rows - rows.mean(1, keepdims=True) - rows.mean(0) + rows.mean()
+    expected = stats.t.ppf(0.975, 4) * np.sqrt((left**2).sum() / 4 * 2 / 3)
+    difference, half = paired(by_hand(values), "sapa_b", "mIoU")
+    assert (difference, half) == pytest.approx((1.0, expected), rel=1e-3)
+    # a seed that lifts all alike changes nothing, and one without a number is left out of the noise
+    lifted = {label: [a, b + 7.0, c] for label, (a, b, c) in values.items()}
+    assert paired(by_hand(lifted), "sapa_b", "mIoU") == pytest.approx((difference, half))
+    broken = {**values, "nearest": [float("nan"), 1.0, 2.0]}
+    assert paired(by_hand(broken), "sapa_b", "mIoU") == pytest.approx((difference, half))
 
 
 def test_one_seed_has_no_spread_and_a_class_that_is_nowhere_none_either() -> None:

@@ -59,6 +59,17 @@ def test_gaussian_prior_starts_as_gaussian_interpolation(scale: int) -> None:
     torch.testing.assert_close(up(x, guide), expected)
 
 
+@pytest.mark.parametrize("norm", ["layer", "none"])
+def test_init_std_is_that_of_queries_and_keys(norm: str) -> None:
+    up = SAPA(256, similarity="gated", norm=norm, init_std=0.1)
+    for name, expected in {"qx": 0.1, "qy": 0.1, "k": 0.1, "gate": 0.02}.items():
+        module = getattr(up, name)
+        module.reset_parameters()
+        assert abs(float(module.weight.detach().std()) / expected - 1) < 0.15, name
+    with pytest.raises(ValueError, match="init_std must be a positive number, got 0"):
+        SAPA(8, init_std=0.0)
+
+
 def test_modules_made_on_meta_are_initialised_by_reset_parameters() -> None:
     with torch.device("meta"):
         up = SAPA(256, prior="bilinear")

@@ -7,6 +7,7 @@ from torch.nn.modules.module import _has_any_global_hook
 from sapa.functional import project
 
 GROUPS = 32
+STD = 0.02  # of the first weights of a projection
 
 
 class PointNorm(nn.LayerNorm):
@@ -19,17 +20,22 @@ class PointNorm(nn.LayerNorm):
 class PointLinear(nn.Linear):
     """A linear map of the channels of each point; weight [D, C], as in the first release."""
 
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, std: float = STD) -> None:
+        self.std = std
+        super().__init__(inputs, outputs, bias)
+
     def forward(self, input: Tensor) -> Tensor:
         return project(input, self.weight, self.bias)
 
     def reset_parameters(self) -> None:
-        start_small(self)
+        start_small(self, self.std)
 
 
 class PointConv(nn.Conv2d):
     """The same with a weight of [D, C, 1, 1], as in the extension."""
 
-    def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, std: float = STD) -> None:
+        self.std = std
         super().__init__(inputs, outputs, 1, bias=bias)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -39,7 +45,7 @@ class PointConv(nn.Conv2d):
         return super().forward(input)
 
     def reset_parameters(self) -> None:
-        start_small(self)
+        start_small(self, self.std)
 
 
 class XavierPointConv(PointConv):
@@ -74,9 +80,9 @@ def is_plain(module: nn.Module) -> bool:
     )
 
 
-def start_small(layer: nn.Linear | nn.Conv2d) -> None:
-    """Deviation 0.02 and no bias, so that scores start near zero and weights near a K*K box."""
-    nn.init.normal_(layer.weight, std=0.02)
+def start_small(layer: nn.Linear | nn.Conv2d, std: float) -> None:
+    """A small deviation and no bias, so that scores start near zero and weights near a K*K box."""
+    nn.init.normal_(layer.weight, std=std)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
 

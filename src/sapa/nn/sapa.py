@@ -9,7 +9,7 @@ from sapa import checks
 from sapa.functional import attend, kernels, project
 from sapa.geometry import Size, nearest, size_of
 from sapa.nn.base import Upsampler
-from sapa.nn.pointwise import PointConv, PointLinear, PointNorm, is_plain, make_norm, norm_and_project
+from sapa.nn.pointwise import STD, PointConv, PointLinear, PointNorm, is_plain, make_norm, norm_and_project
 from sapa.nn.prior import Prior
 
 SIMILARITIES = ("inner", "bilinear", "gated", "plain")
@@ -45,6 +45,8 @@ class SAPA(Upsampler):
             from that interpolation at this scale instead of from a K*K box. With softmax only.
         out_channels: project the values, norm(x), to this many channels; None takes x as it is.
         bias: of the projections.
+        init_std: deviation of the first weights of queries and keys. At 0.02, the paper's, scores start near zero and
+            weights near a K*K box.
 
     >>> up = sapa.SAPA(256, guide_channels=64)
     >>> y = up(x, guide)  # [B, 256, 32, 32], [B, 64, 64, 64] -> [B, 256, 64, 64]
@@ -67,6 +69,7 @@ class SAPA(Upsampler):
         prior: str | None = None,
         out_channels: int | None = None,
         bias: bool = True,
+        init_std: float = STD,
     ) -> None:
         super().__init__(channels, guide_channels, scale=scale)
         checks.positive("SAPA", embed_dim=embed_dim, out_channels=channels if out_channels is None else out_channels)
@@ -78,6 +81,8 @@ class SAPA(Upsampler):
         if prior is not None and normalize != "softmax":
             raise ValueError(f"SAPA: a prior is a log weight and needs normalize='softmax', got {normalize!r}.")
         checks.one_of("SAPA", "border", border, checks.BORDER)
+        if not 0 < init_std < float("inf"):
+            raise ValueError(f"SAPA: init_std must be a positive number, got {init_std!r}; {STD} is the paper's.")
         if similarity == "inner" and self.guide_channels != channels:
             raise ValueError(
                 f"SAPA: similarity='inner' compares the channels of x and guide one by one, but x has {channels} and "
@@ -89,16 +94,17 @@ class SAPA(Upsampler):
         self.norm_y = make_norm("SAPA", norm, self.guide_channels, affine=is_affine)
         self.norm_x = make_norm("SAPA", norm, channels, affine=is_affine)
 
-        def project(inputs: int, outputs: int) -> PointLinear | PointConv:
-            return (PointLinear if norm == "layer" else PointConv)(inputs, outputs, bias)
+        def project(inputs: int, outputs: int, std: float = STD) -> PointLinear | PointConv:
+            return (PointLinear if norm == "layer" else PointConv)(inputs, outputs, bias, std)
 
         if similarity == "gated":
-            self.qy = project(self.guide_channels, embed_dim)
-            self.qx = project(channels, embed_dim)
+            self.qy = project(self.guide_channels, embed_dim, init_std)
+            self.qx = project(channels, embed_dim, init_std)
             self.gate = project(channels, 1)
         elif similarity != "inner":
-            self.q = project(self.guide_channels + (channels if similarity == "plain" else 0), embed_dim)
-        self.k = nn.Identity() if similarity == "inner" else project(channels, embed_dim)
+            inputs = self.guide_channels + (channels if similarity == "plain" else 0)
+            self.q = project(inputs, embed_dim, init_std)
+        self.k = nn.Identity() if similarity == "inner" else project(channels, embed_dim, init_std)
         self.v = None if out_channels is None else project(channels, out_channels)
         self.prior = None if prior is None else Prior(prior, self.scale, self.kernel_size)
 

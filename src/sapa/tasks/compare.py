@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isnan, sqrt
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 from sapa.tables import Cell, Table
@@ -12,15 +11,13 @@ from sapa.tasks import checkpoint
 from sapa.tasks.checkpoint import RESULT
 from sapa.tasks.engine import Machine, Run
 from sapa.tasks.presets import Preset
+from sapa.tasks.significance import difference, spread
 from sapa.tasks.spec import Spec
 from sapa.tasks.task import Task
 from sapa.tasks.watch import Watch
 
 BASE = "bilinear"
 COMPARISON = "compare.json"
-# by which the deviation of a mean is multiplied for an interval that holds the truth 95 times in 100, by degrees of
-# freedom; with more than these, 2 is near enough
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 @dataclass(frozen=True)
@@ -104,22 +101,9 @@ def open_comparison(task: type[Task], folder: Path) -> Comparison:
     return found
 
 
-def spread(values: Sequence[float]) -> float | None:
-    """The standard deviation, where there is more than one."""
-    return stdev(values) if len(values) > 1 and not any(map(isnan, values)) else None
-
-
 def paired(found: Comparison, label: str, number: str) -> tuple[float, float | None]:
-    """The mean over seeds of the difference to the base with the same seed, and half the width of its interval."""
-    ours, theirs = found.values(label, number), found.values(found.base, number)
-    both = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
-    if not both:
-        return float("nan"), None
-    deviation, freedom = spread(both), len(both) - 1
-    if deviation is None:
-        return mean(both), None
-    factor = STUDENT[freedom - 1] if freedom <= len(STUDENT) else 2.0
-    return mean(both), factor * deviation / sqrt(len(both))
+    """The difference to the base, and half the width of its interval."""
+    return difference({each: found.values(each, number) for each in found.results}, label, found.base)
 
 
 def table(found: Comparison) -> Table:
@@ -141,8 +125,8 @@ def table(found: Comparison) -> Table:
             cells.append(mean(values))
             if has_spread and number == main:
                 cells.append(spread(values))
-        difference, half = (None, None) if label == found.base else paired(found, label, main)
-        cells += [difference, *([half] if has_spread else [])]
+        better, half = (None, None) if label == found.base else paired(found, label, main)
+        cells += [better, *([half] if has_spread else [])]
         some = list(found.results[label].values())
         cells += [some[0]["upsampler_parameters"], some[0]["macs"] / 1e9, mean(r["seconds"] for r in some) / 60]
         rows.append(tuple(cells))

@@ -19,7 +19,7 @@ from sapa.tasks.engine import Machine
 from sapa.tasks.segmentation import Segmentation
 from sapa.tasks.significance import student
 from sapa.tasks.spec import parse_all
-from sapa.tasks.task import presets_of
+from sapa.tasks.task import presets_of, same_classes
 from sapa.tasks.watch import Watch
 
 TINY = {"size": (32, 48), "batch": 2, "steps": 2, "evaluations": 2, "samples": (4, 2)}
@@ -109,6 +109,14 @@ def test_the_verdict_is_that_of_the_intervals() -> None:
     assert "One seed" in comparison_page.verdict(by_hand({"bilinear": [1.0], "sapa_b": [2.0]}))
 
 
+def test_data_with_other_classes_is_refused() -> None:
+    assert same_classes(["a", "b"], ["a", "b"]) == ["a", "b"]
+    with pytest.raises(ValueError, match="of train and of val are not the same: the first that differ are b and c"):
+        same_classes(["a", "b", "c"], ["a", "c"])
+    with pytest.raises(ValueError, match="not the same: 2 and 1 of them"):
+        same_classes(["a", "b"], ["a"])
+
+
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     return run_all(tmp_path_factory.mktemp("compare"), Watch())
@@ -174,17 +182,24 @@ def invoke(*arguments: str | Path) -> Any:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def test_commands_train_measure_and_compare(tmp_path: Path) -> None:
-    trained = invoke("train", "depth", "-u", "carafe", "-o", tmp_path / "run", *SMALL)
+def test_commands_train_measure_and_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_task.py").write_text("from sapa.tasks.depth import Depth\n\nclass Own(Depth):\n    pass\n")
+    trained = invoke("train", "own_task:Own", "-u", "carafe", "-o", tmp_path / "run", *SMALL)
     assert trained.exit_code == 0, trained.output
     assert "RMS" in trained.output
-    numbers = json.loads(invoke("eval", tmp_path / "run", "--json", "--workers", "0").stdout)
-    assert numbers == json.loads((tmp_path / "run" / "result.json").read_text())["metrics"]
+    refused = invoke("eval", tmp_path / "run", "--workers", "0")
+    assert "of a task of your own: add --task own_task:Own" in str(refused.output) + str(refused.exception)
+    again = invoke("eval", tmp_path / "run", "--task", "own_task:Own", "--json", "--workers", "0")
+    assert json.loads(again.stdout) == json.loads((tmp_path / "run" / "result.json").read_text())["metrics"]
     result = invoke("compare", "depth", "--sweep", "kernel_size", "-o", tmp_path / "all", *SMALL)
     assert result.exit_code == 0, result.output
     for K in (3, 5, 7):
         assert f"sapa_b:kernel_size={K}" in result.stdout
     assert (tmp_path / "all" / "report.html").exists()
+    one = run_folder(tmp_path / "all", "sapa_b:kernel_size=3", 0)
+    numbers = json.loads(invoke("eval", one, "--json", "--workers", "0").stdout)
+    assert numbers == json.loads((one / "result.json").read_text())["metrics"]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 from torchvision import tv_tensors
 
 from sapa.tasks.data import LAYOUTS, BadSample, Data, Hub, Scenes, collate, detect, open_data
+from sapa.tasks.data.augment import augment
 from sapa.tasks.data.composite import background, foreground
 
 SIZE = (12, 16)
@@ -223,6 +224,7 @@ def test_nyu_lists(tmp_path: Path) -> None:
         pixels = photo(tmp_path / home / "kitchen" / "rgb_1.png", size=frame)
         save(tmp_path / home / "kitchen" / "sync_depth_1.png", millimetres)
     lines = "/kitchen/rgb_1.png /kitchen/sync_depth_1.png 518.8579\n/kitchen/rgb_1.png None 518.8579\n"
+    (tmp_path / "eigen_train_files_with_gt.txt").write_text("2011_09_26/kitti.png None 721.5\n")
     (tmp_path / "nyudepthv2_train_files_with_gt.txt").write_text(lines)
     (tmp_path / "nyudepthv2_test_files_with_gt.txt").write_text(lines.replace("/kitchen", "kitchen"))
     assert detect(tmp_path) == "nyu_lists"
@@ -236,6 +238,12 @@ def test_nyu_lists(tmp_path: Path) -> None:
     known = test["depth"][0] > 0
     assert torch.equal(known.nonzero().amin(0), torch.tensor([45, 41]))
     assert torch.equal(known.nonzero().amax(0), torch.tensor([470, 600]))
+    # at one size the evaluation sees as much of the frame as the training, so that things look as large
+    at_one = augment("depth", size=(427, 565), train=False)(test, None)
+    assert equals(at_one["image"], pixels[45:472, 41:606])
+    whole = augment("depth", size=(427, 565), short=427, train=False, evaluate="whole")(test, None)
+    assert equals(whole["image"], pixels)
+    assert "view" not in at_one | whole
     with pytest.raises(BadSample, match="has no annotation: its line says None"):
         opened("depth", tmp_path)[1]
 
@@ -290,7 +298,9 @@ def test_composition1k(tmp_path: Path) -> None:
     (train / "training_bg_names.txt").write_text("\n".join(f"bg{i}.png" for i in range(4)))
     # the first is larger than the foregrounds, the others smaller
     bgs = [photo(tmp_path / "coco" / f"bg{i}.png", 9 + i, (20, 30) if i == 0 else (6, 8)) for i in range(4)]
-    with pytest.raises(FileNotFoundError, match=r"COCO's train2014 for training.*\?backgrounds=FOLDER"):
+    with pytest.raises(
+        FileNotFoundError, match=r"no background bg0.png.*COCO's train2014.*\?backgrounds=FOLDER,FOLDER"
+    ):
         open_data("matting", tmp_path)
     data = opened("matting", f"{tmp_path}?backgrounds={tmp_path / 'coco'}")
     assert detect(tmp_path) == "composition1k"
@@ -310,7 +320,8 @@ def test_composition1k(tmp_path: Path) -> None:
     save(test / "Adobe-licensed images" / "trimaps" / "t_0.png", drawn)
     (test / "test_fg_names.txt").write_text("t.png\n")
     (test / "test_bg_names.txt").write_text("bg0.png\n")
-    trimap = opened("matting", tmp_path, "val", backgrounds=str(tmp_path / "coco"))[0]["trimap"]
+    both = f"{tmp_path / 'voc'},{tmp_path / 'coco'}"  # what is measured is over other backgrounds
+    trimap = opened("matting", tmp_path, "val", backgrounds=both)[0]["trimap"]
     assert trimap[0, 0].tolist() == [0.0] * 4 + [0.5] * 8 + [1.0] * 4
 
 
@@ -389,8 +400,17 @@ def test_folder_of_images_and_masks(tmp_path: Path) -> None:
         BadSample, match=r"0.png: has the label 2, and there are 2 classes from 0 on; \[255\] are ignored"
     ):
         opened("segmentation", tmp_path)[0]
-    (tmp_path / "train.txt").write_text("3\n")
-    assert opened("segmentation", tmp_path).names == ["3"]
+    (tmp_path / "val.txt").write_text("images/3.jpg\n5\n")
+    assert opened("segmentation", tmp_path, "val").names == ["3", "5"]
+    # what is measured is not learned, though nobody lists what is
+    assert opened("segmentation", tmp_path).names == [name for name in "0123456789" if name not in "35"]
+    (tmp_path / "train.txt").write_text("7\n")
+    assert opened("segmentation", tmp_path).names == ["7"]
+    (tmp_path / "val.txt").unlink()
+    assert "7" not in opened("segmentation", tmp_path, "val").names
+    (tmp_path / "train.txt").rename(tmp_path / "val.txt")
+    with pytest.raises(FileNotFoundError, match=r"lists for val, but none for test: write test.txt"):
+        opened("segmentation", tmp_path, "test")
 
 
 @pytest.mark.parametrize("place", ["{split}/images/{name}", "images/{split}/{name}"])
@@ -413,6 +433,9 @@ def test_folder_of_depths_and_of_mattes(tmp_path: Path) -> None:
     with pytest.raises(BadSample, match=r"say what one metre is, as in FOLDER\?scale=25.5"):
         opened("depth", tmp_path)[0]
     assert (opened("depth", f"{tmp_path}?scale=25.5")[0]["depth"] == 2).all()
+    for folder in ("images", "alpha", "trimaps"):
+        save(tmp_path / "below" / folder / "train" / "b.png", np.full(SIZE, 128, np.uint8))
+    assert (opened("matting", tmp_path / "below")[0]["trimap"] == 0.5).all()
 
 
 # what is wrong
@@ -557,6 +580,15 @@ def test_hub_streams_and_goes_on_after_a_broken_sample(parquet: Path) -> None:
     assert equals(samples[3]["image"], photo(parquet / "x.png", 5))
     assert "2 image: is broken" in errors[0]
     assert "3: has no annotation: annotation is empty" in errors[1]
+
+
+def test_hub_refuses_labels_that_are_no_class(parquet: Path) -> None:
+    with pytest.raises(BadSample, match="has the label 2, and there are 2 classes from 0 on; 255 is ignored"):
+        next(iter(open_data("segmentation", f"hub:{parquet}?classes=wall,floor")))
+    boxes = iter(open_data("detection", f"hub:{parquet}?classes=cat"))
+    next(boxes)
+    with pytest.raises(BadSample, match="the label 1 is none of 1 classes from 0 on"):
+        next(boxes)
 
 
 def test_hub_gives_boxes_and_finds_their_classes(parquet: Path) -> None:

@@ -7,8 +7,12 @@ import pytest
 import torch
 from torch import nn
 
+from sapa.models.faster_rcnn import StillNorm
+from sapa.nn import build
 from sapa.tasks import checkpoint, load
 from sapa.tasks.engine import Machine, Run
+from sapa.tasks.nets import Pyramid
+from sapa.tasks.norms import share_norms
 from sapa.tasks.optimise import optimizer_of, rate
 from sapa.tasks.presets import PRESETS, Group, Preset, from_json
 from sapa.tasks.spec import parse
@@ -84,6 +88,22 @@ def test_parameters_learn_at_the_rate_of_their_group() -> None:
     assert last == [(0.1, 0.01)] * 2
 
 
+@pytest.mark.parametrize("name", ["carafe", "fade", "sapa_g", "dysample"])
+def test_upsamplers_learn_at_one_rate_whatever_their_layers_are_called(name: str) -> None:
+    preset = PRESETS["segmentation"]["small"]
+    net = Pyramid("quick", lambda *channels: build(name, *channels), 2)
+    rates = {id(p): group["lr"] for group in optimizer_of(preset, net).param_groups for p in group["params"]}
+    assert {rates[id(p)] for p in net.upsamplers.parameters()} == {preset.lr}
+    assert {rates[id(p)] for p in net.encoder.parameters()} == {preset.lr / 4}
+
+
+def test_norms_that_keep_their_statistics_keep_them_on_many_devices() -> None:
+    net = nn.Sequential(nn.Sequential(nn.BatchNorm2d(3), StillNorm(3)))
+    on_gpus = share_norms(net, torch.device("cuda")).train()
+    assert [type(norm) for norm in on_gpus[0]] == [nn.SyncBatchNorm, StillNorm]  # type: ignore[arg-type]
+    assert [norm.training for norm in on_gpus[0]] == [True, False]  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -92,6 +112,8 @@ def test_parameters_learn_at_the_rate_of_their_group() -> None:
         ({"size": "axb"}, "size is several numbers"),
         ({"lr": "high"}, "lr is like 0.01, not 'high'"),
         ({"augment": 3}, "no field 'augment'"),
+        ({"augment.flpi": 1}, "augment has no option 'flpi'. Did you mean 'flip'?"),
+        ({"augment.scale": "axb"}, "augment.scale is several numbers"),
         ({"lr.base": 3}, "no field 'lr.base'"),
     ],
 )
@@ -107,4 +129,6 @@ def test_fields_of_presets_can_be_set() -> None:
     assert (other.size, other.epochs, other.steps, other.clip) == ((192, 256), 3.0, None, 1.0)
     assert other.augment == {**quick.augment, "flip": 0.0}
     assert other.options == {"depths": [1]}
+    pairs = quick.changed(**{"augment.scale": "0.5x2", "augment.longest": "none", "augment.crops": 320})
+    assert pairs.augment == {**quick.augment, "scale": (0.5, 2.0), "longest": None, "crops": (320,)}
     assert quick.augment.get("flip") is None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sapa.tasks.task import Task
 
-__all__ = ["TASKS", "load"]
+__all__ = ["TASKS", "address_of", "load"]
 
 # a task is one file and one line here
 TASKS = {
@@ -34,3 +34,9 @@ def load(name: str) -> "type[Task]":
             raise KeyError(f"no module {missing.name!r}, where the task {name!r} should be.") from None
         text = f"the task {name} needs {missing.name}: pip install 'sapa[tasks]'"
         raise ModuleNotFoundError(text, name=missing.name) from missing
+
+
+def address_of(task: "type[Task]") -> str:
+    """What `load` finds it by."""
+    address = f"{task.__module__}:{task.__qualname__}"
+    return next((name for name, known in TASKS.items() if known == address), address)

@@ -28,6 +28,9 @@ SaveEvery = Annotated[float, typer.Option(help="Seconds between two states on th
 Trackers = Annotated[list[str] | None, typer.Option("--log", help="tensorboard or wandb; give it once for each.")]
 
 
+INSTALL = "pip install 'sapa[tasks]'"
+
+
 def train(
     task: TaskName = "segmentation",
     upsampler: Annotated[str, typer.Option("--upsampler", "-u", help="Such as sapa_b:kernel_size=3.")] = "sapa_b",
@@ -52,10 +55,12 @@ def train(
         kind, chosen = _chosen(task, preset, epochs, batch, lr, others)
         from sapa.tasks.engine import Run
         from sapa.tasks.spec import parse
+        from sapa.tasks.task import same_classes
         from sapa.tasks.watch import terminal
 
         console = _console()
         train_data, val_data = kind.data(chosen, data, "train"), kind.data(chosen, data, "val")
+        same_classes(train_data.classes, val_data.classes)
         with terminal(console) as watch:
             run = Run(
                 kind(chosen, train_data.classes),
@@ -79,31 +84,38 @@ def train(
 def eval_(
     folder: Annotated[Path, typer.Argument(help="The folder of a run of sapa train or sapa compare.")],
     data: DataPath = None,
+    task: Annotated[str | None, typer.Option(help="module:Class, if the run is of a task of your own.")] = None,
     split: Annotated[str, typer.Option(help="train or val.")] = "val",
     workers: Workers = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure a trained model again, on the data of its run or on other data."""
     with _told("eval"):
-        from sapa.tasks import checkpoint, load
+        from sapa.tasks import TASKS, checkpoint, load
         from sapa.tasks.engine import accelerator_of, build_model, evaluate
         from sapa.tasks.presets import from_json
         from sapa.tasks.spec import parse
+        from sapa.tasks.task import same_classes
 
         path = folder / checkpoint.RUN
         if not path.exists():
             raise FileNotFoundError(f"{folder} holds no run: {checkpoint.RUN} is not there.")
         about = checkpoint.read_json(path)
-        kind, chosen = load(about["task"]), from_json(about["preset"])
+        if task is None and about["task"] not in TASKS:
+            # a file must not say what is imported
+            raise ValueError(f"{folder} is of a task of your own: add --task {about['task']}.")
+        sys.path.insert(0, "")  # for a task in the working directory
+        kind, chosen = load(task or about["task"]), from_json(about["preset"])
         # its weights come from the run, not from the publisher of the backbone
-        task = kind(chosen.changed(pretrained=False), about["classes"])
+        trained = kind(chosen.changed(pretrained=False), about["classes"])
         machine = _machine(workers, 1, about["precision"], 60.0, None)
         accelerator = accelerator_of(machine, folder)
-        model = build_model(task, parse(about["upsampler"]), about["seed"])
+        model = build_model(trained, parse(about["upsampler"]), about["seed"])
         model.load_state_dict(checkpoint.weights_in(folder))
         of = kind.data(chosen, about["data"] if data is None else data, split)
+        same_classes(about["classes"], of.classes, "the run", "the data")
         with _console(stderr=True).status("measuring ..."):
-            numbers = evaluate(task, model.to(accelerator.device), of, accelerator, machine)
+            numbers = evaluate(trained, model.to(accelerator.device), of, accelerator, machine)
         if accelerator.is_main_process and json:
             import json as text
 
@@ -201,7 +213,8 @@ def _told(command: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as missing:
-        sys.exit(f"sapa {command} needs {missing.name}: pip install 'sapa[tasks]'")
+        known = str(missing)
+        sys.exit(f"sapa {command}: {known if 'pip install' in known else f'needs {missing.name}: {INSTALL}'}")
     except KeyboardInterrupt:
         print(f"sapa {command}: interrupted. Go on with --resume." * (command == "train"), file=sys.stderr)
         sys.exit(130)

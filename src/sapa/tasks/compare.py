@@ -13,7 +13,7 @@ from sapa.tasks.engine import Machine, Run
 from sapa.tasks.presets import Preset
 from sapa.tasks.significance import difference, spread
 from sapa.tasks.spec import Spec
-from sapa.tasks.task import Task
+from sapa.tasks.task import Task, same_classes
 from sapa.tasks.watch import Watch
 
 BASE = "bilinear"
@@ -61,7 +61,7 @@ def compare(
     """Train and measure every upsampler with every seed. Runs that are finished stay, and one that was interrupted goes
     on where it was; so the same call again does what is left."""
     train, val = task.data(preset, path, "train"), task.data(preset, path, "val")
-    classes = train.classes
+    classes = same_classes(train.classes, val.classes)
     found = Comparison(task, folder, [spec.label for spec in specs], list(seeds), {})
     for seed in seeds:
         for spec in specs:

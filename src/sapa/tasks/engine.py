@@ -11,8 +11,9 @@ from accelerate.utils import gather_object, send_to_device
 from torch import Tensor, nn
 
 from sapa.complexity import parameters
+from sapa.files import atomic
 from sapa.nn import Upsampler
-from sapa.tasks import checkpoint
+from sapa.tasks import address_of, checkpoint
 from sapa.tasks.checkpoint import RESULT, RUN, STATE, WEIGHTS, CannotWrite
 from sapa.tasks.loading import Order, Share, evaluation_batches, mixed, training_batches
 from sapa.tasks.nets import ENCODERS
@@ -109,7 +110,7 @@ class Run:
         self.share = Share(self.accelerator.process_index, self.accelerator.num_processes, machine.parts)
         self.watch = watch if watch is not None and self.accelerator.is_main_process else Watch()
         self.about = {
-            "task": task.name,
+            "task": address_of(type(task)),
             "upsampler": spec.label,
             "seed": seed,
             "weights": None if weights is None else Path(weights).name,
@@ -144,6 +145,8 @@ class Run:
             return checkpoint.read_json(self.folder / RESULT)
         if (self.folder / STATE).exists():
             self._restore()
+        if len({*gather_object([self.step])}) > 1:
+            raise ValueError(f"{self.folder} holds a state on some machines only: put it where all of them see it.")
         if self.machine.trackers:
             plain = {key: str(value) for key, value in self.about.items()}
             self.accelerator.init_trackers("sapa", plain)
@@ -290,6 +293,7 @@ class Run:
 
     def _prepare_folder(self, resume: bool) -> None:
         path = self.folder / RUN
+        atomic.clean([self.folder])
         if path.exists():
             if not resume:
                 raise FileExistsError(f"{self.folder} holds a run already: add --resume, or choose another --output.")
@@ -335,7 +339,9 @@ class Run:
 def evaluate(task: Task, model: nn.Module, data: Any, accelerator: Accelerator, machine: Machine) -> dict[str, float]:
     """The metric over all of the data, each process its part of it."""
     share = Share(accelerator.process_index, accelerator.num_processes)
-    metric = task.metric().to(accelerator.device)
+    # Apple's GPUs have no float64, which sums need
+    place = torch.device("cpu") if accelerator.device.type == "mps" else accelerator.device
+    metric = task.metric().to(place)
     model.eval()
     given = (data, task.augment(False), task.collate, task.evaluation_batch())
     batches = (
@@ -346,7 +352,8 @@ def evaluate(task: Task, model: nn.Module, data: Any, accelerator: Accelerator, 
             there = cast(Batch, send_to_device(batch, accelerator.device, non_blocking=True))
             with accelerator.autocast():
                 prediction = task.predict(model, there)
-            task.update(metric, prediction, there)
+            seen = there if place == accelerator.device else send_to_device(batch, place)
+            task.update(metric, send_to_device(prediction, place), seen)
     return {name: float(value) for name, value in metric.compute().items()}
 
 

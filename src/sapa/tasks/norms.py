@@ -8,11 +8,15 @@ from torch.distributed.nn.functional import all_reduce
 
 def share_norms(model: nn.Module, device: torch.device) -> nn.Module:
     """Let every BatchNorm of a model see the batch of all processes."""
-    if device.type != "cpu":
-        return nn.SyncBatchNorm.convert_sync_batchnorm(model)
-    for module in model.modules():
-        if type(module) is nn.BatchNorm2d:
-            module.__class__ = SharedNorm
+    for module in list(model.modules()):
+        # not its subclasses, which are there to do something else, such as to keep their statistics
+        for name, child in module.named_children():
+            if type(child) is not nn.BatchNorm2d:
+                continue
+            if device.type == "cpu":
+                child.__class__ = SharedNorm
+            else:
+                setattr(module, name, nn.SyncBatchNorm.convert_sync_batchnorm(child))
     return model
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from sapa.nn import Upsampler
 from sapa.tasks.presets import Group, Preset
 
 NORMS = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._BatchNorm, nn.Embedding)
@@ -17,9 +18,11 @@ def optimizer_of(preset: Preset, model: nn.Module) -> torch.optim.Optimizer:
     """Parameters in groups by their factors; each group keeps its own learning rate as `base`."""
     sorted_out: dict[tuple[float, float], list[nn.Parameter]] = {}
     spared = set() if preset.decays_norms else _of_norms(model)
+    places = _of_upsamplers(model)
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            group = next((each for each in preset.groups if fnmatchcase(name, each.pattern)), Group("*"))
+            place = places.get(name, name)
+            group = next((each for each in preset.groups if fnmatchcase(place, each.pattern)), Group("*"))
             decay = 0.0 if name in spared else preset.weight_decay * group.decay
             sorted_out.setdefault((preset.lr * group.lr, decay), []).append(parameter)
     groups: Any = [
@@ -32,6 +35,13 @@ def optimizer_of(preset: Preset, model: nn.Module) -> torch.optim.Optimizer:
         kind = torch.optim.Adam if preset.optimizer == "adam" else torch.optim.AdamW
         return kind(groups, lr=preset.lr, betas=preset.betas, eps=preset.eps)
     raise ValueError(f"no optimizer {preset.optimizer!r}; available: sgd, adam, adamw.")
+
+
+def _of_upsamplers(model: nn.Module) -> dict[str, str]:
+    """The place of the upsampler a parameter belongs to. A pattern looks at that alone: what an upsampler calls its
+    layers, such as the content_encoder of CARAFE, must not set its learning rate."""
+    upsamplers = [(path, module) for path, module in model.named_modules() if isinstance(module, Upsampler)]
+    return {f"{path}.{name}": f"{path}." for path, module in upsamplers for name, _ in module.named_parameters()}
 
 
 def _of_norms(model: nn.Module) -> set[str]:

@@ -83,6 +83,7 @@ class Preset:
                 listed = [each if not isinstance(of, dict) else f"{each}.NAME" for each, of in known.items()]
                 raise KeyError(f"a preset has no field {name!r}.{suggest(name, listed)}")
             if dot:
+                value = _of_augment(key, value) if home == "augment" else value
                 changes[home] = {**changes.get(home, known[home]), key: value}
             else:
                 changes[name] = _like(name, known[home], value)
@@ -112,6 +113,26 @@ def _like(name: str, known: Any, value: Any) -> Any:
     is_pair = isinstance(known, tuple) and len(known) == 2
     if not isinstance(value, expected) or (is_pair and isinstance(value, tuple) and len(value) != 2):
         raise ValueError(f"{name} is like {known!r}, not {value!r}.")
+    return value
+
+
+def _of_augment(key: str, value: Any) -> Any:
+    """A value from a command line as `sapa.tasks.data.augment` takes it."""
+    from inspect import signature
+
+    from sapa.tasks.data.augment import augment
+
+    known = {name: of.default for name, of in signature(augment).parameters.items() if name not in ("task", "train")}
+    if key not in known:
+        raise KeyError(f"augment has no option {key!r}.{suggest(key, known)}")
+    if value == "none" and known[key] is None:
+        return None
+    if isinstance(known[key], tuple) and not isinstance(value, tuple):
+        kind = int if key == "crops" else float
+        try:
+            return tuple(kind(part) for part in str(value).lower().split("x"))
+        except ValueError:
+            raise ValueError(f"augment.{key} is several numbers, as in 0.5x2, not {value!r}.") from None
     return value
 
 
@@ -190,6 +211,8 @@ PRESETS: dict[str, dict[str, Preset]] = {
             pretrained=True,
             augment={**ADE20K, "short": 640, "longest": 2560},
             evaluations=32,
+            # the loss of every layer of the decoder, which transformers has only of states that it returns
+            options={"use_auxiliary_loss": True, "output_hidden_states": True},
         ),
         "mask2former_swin_b_ade20k": Preset(
             "mask2former_swin_b",

@@ -1,9 +1,10 @@
 """Semantic segmentation: a class for every pixel."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
+from accelerate.utils import reduce
 from torch import Tensor, nn
 
 from sapa import models
@@ -28,7 +29,10 @@ class Segmentation(Task):
         net, options = self.preset.net, self.options()
         if net in ENCODERS:
             return Pyramid(net, up, self.count, **options)
-        return models.build(net, up, num_classes=self.count, pretrained=self.preset.pretrained, **options)
+        model = models.build(net, up, num_classes=self.count, pretrained=self.preset.pretrained, **options)
+        if net in BY_QUERIES:
+            model.criterion.get_num_masks = _mask_count
+        return model
 
     @property
     def count(self) -> int:
@@ -89,6 +93,12 @@ def _masks(mask: Tensor) -> dict[str, list[Tensor]]:
     classes = [labels[labels != IGNORE] for labels in (each.unique() for each in mask)]
     masks = [(each == found[:, None, None]).float() for each, found in zip(mask, classes, strict=True)]
     return {"mask_labels": masks, "class_labels": classes}
+
+
+def _mask_count(class_labels: list[Tensor], device: torch.device) -> Tensor:
+    """Masks in a process, the mean over all. That of transformers divides the mean by the number of processes again."""
+    count = torch.tensor(float(sum(map(len, class_labels))), device=device)
+    return cast(Tensor, reduce(count, "mean")).clamp_min(1)
 
 
 def _near_boundaries(labels: Tensor, reach: int = 2) -> Tensor:

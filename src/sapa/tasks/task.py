@@ -108,6 +108,19 @@ class Task(ABC):
         return multiply_accumulates(model, *self.inputs())
 
 
+def same_classes(
+    classes: Sequence[str] | None, others: Sequence[str] | None, here: str = "train", there: str = "val"
+) -> Sequence[str] | None:
+    """The classes, which must be those of the other data: a label means nothing else there."""
+    if classes is not None and others is not None and list(classes) != list(others):
+        different = [f"{a} and {b}" for a, b in zip(classes, others, strict=False) if a != b]
+        first = (
+            f"the first that differ are {different[0]}" if different else f"{len(classes)} and {len(others)} of them"
+        )
+        raise ValueError(f"the classes of {here} and of {there} are not the same: {first}.")
+    return classes
+
+
 def presets_of(task: type[Task]) -> Mapping[str, Preset]:
     return task.presets or PRESETS.get(task.name, {})
 

@@ -41,9 +41,14 @@ class Augment:
         return self._trained(sample, Draw(generator)) if self.train else self._evaluated(sample)
 
     def _evaluated(self, sample: Sample) -> Sample:
+        view = sample.get("view")
+        sample = {key: value for key, value in sample.items() if key != "view"}
         if self.evaluate == "whole":
-            # truth is measured at its own size; only the model sees another
-            return sample if self.short is None else resize(sample, self._base(sample), SMOOTH[:1])
+            # truth is measured at its own size; only the model sees another, and of depth not even that
+            is_kept = self.short is None or self.task == "depth"
+            return sample if is_kept else resize(sample, self._base(sample), SMOOTH[:1])
+        if view is not None:
+            sample = crop(sample, *view)
         if self.task == "detection" or self.size is None:
             return resize(sample, self._base(sample))
         return resize(sample, self.size)
@@ -153,7 +158,8 @@ def augment(
         most: a crop with a larger share of one class is drawn again, up to ten times.
         crops: for matting: squares of one of these sides around the unknown, then resized to `size`.
         trimap: for matting: radii of the disks by which trimaps are eroded, in pixels.
-        evaluate: "resize" everything to `size`, or "whole": truth as it is, the image with its `short` side if given.
+        evaluate: "resize" everything to `size`, or "whole": truth as it is, the image with its `short` side if given,
+            but never of depth, which would look nearer or farther.
 
     >>> prepare = augment("segmentation", size=(512, 512), short=512, scale=(0.5, 2), colour="ssd", most=0.75)
     >>> sample = prepare(sample, torch.Generator().manual_seed(0))

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torchvision import tv_tensors
 
 from sapa.tasks.data.pairs import names_of
-from sapa.tasks.data.sample import BadSample, Data, Sample, read_image
+from sapa.tasks.data.sample import BadSample, Data, Sample, as_objects, read_image
 
 TASKS = ("detection",)
 SIGN = "instances_*.json, or such files in annotations/"
@@ -65,18 +64,8 @@ class Boxes(Data):
             said = (about["height"], about["width"])
             raise BadSample(f"{path}: is {(H, W)} (H W), and {self.file.name} says {said}: boxes would not fit.")
         rows = torch.from_numpy(self.objects.get(about["id"], np.zeros((0, 7), np.float32)))
-        boxes = rows[:, :4].clamp(min=0).minimum(torch.tensor([W, H, W, H]))
-        is_box = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
-        boxes, rows = boxes[is_box], rows[is_box]
-        return {
-            "image": image,
-            "boxes": tv_tensors.BoundingBoxes(boxes, format="XYXY", canvas_size=(H, W)),  # type: ignore[call-overload]
-            "labels": rows[:, 4].long(),
-            "crowd": rows[:, 5].bool(),
-            "area": rows[:, 6],
-            "image_id": int(about["id"]),
-            "name": self.names[i],
-        }
+        objects = as_objects(rows[:, :4], rows[:, 4].long(), rows[:, 5].bool(), rows[:, 6], (H, W))
+        return {"image": image, **objects, "image_id": int(about["id"]), "name": self.names[i]}
 
 
 def _by_image(annotations: list[dict[str, Any]], labels: dict[int, int]) -> dict[int, np.ndarray]:

@@ -34,7 +34,7 @@ def ssd(image: Tensor, draw: Draw) -> tv_tensors.Image:
     if draw.chance(0.5):
         x = F.adjust_saturation_image(x, draw.uniform(0.5, 1.5))
     if draw.chance(0.5):
-        x = F.adjust_hue_image(x, draw.uniform(-18, 18) / 360)
+        x = F.adjust_hue_image(x, draw.uniform(-18, 18) / 180)  # of OpenCV's circle, which has 180 parts
     if not is_first:
         x = (x * contrast).clamp(0, 1)
     return tv_tensors.Image(x)

@@ -22,20 +22,25 @@ def is_here(root: Path) -> bool:
 
 
 def open_split(task: str, root: Path, split: str, backgrounds: str | None = None) -> "Compositions":
-    """`backgrounds` is the folder of COCO's train2014 for training, that of PASCAL VOC's JPEGImages for testing."""
+    """`backgrounds`: the folder of COCO's train2014 for training, of PASCAL VOC's JPEGImages for testing, or both with
+    a comma between them."""
     folder, name = SETS["train" if "train" in names_of(split) else "test"]
     home = _inner(root) / folder
     if not (home / f"{name}_fg_names.txt").exists():
         raise FileNotFoundError(f"{home / f'{name}_fg_names.txt'}: is missing.")
-    places = [Path(backgrounds)] if backgrounds else [home / "bg", _inner(root) / "bg", root / "bg"]
-    bg = next((place for place in places if place.is_dir()), None)
+    texts = [(home / f"{name}_{layer}_names.txt").read_text().split("\n") for layer in ("fg", "bg")]
+    fgs, bgs = ([line.strip() for line in each if line.strip()] for each in texts)
+    own = [home / "bg", _inner(root) / "bg", root / "bg"]
+    places = [Path(place) for place in backgrounds.split(",")] if backgrounds else own
+    # the first is looked for now, and not after hours of training
+    bg = next((place for place in places if bgs and (place / bgs[0]).exists()), None)
     if bg is None:
         raise FileNotFoundError(
-            f"{places[0]}: has no backgrounds, which are COCO's train2014 for training and PASCAL VOC's for testing. "
-            f"Put them there, or name their folder: {root}?backgrounds=FOLDER."
+            f"{' and '.join(map(str, places))}: has no background {bgs[0] if bgs else ''}. They are COCO's train2014 "
+            f"for training and PASCAL VOC's JPEGImages for testing: put them there, or name their folders: "
+            f"{root}?backgrounds=FOLDER,FOLDER."
         )
-    names = [(home / f"{name}_{layer}_names.txt").read_text().split("\n") for layer in ("fg", "bg")]
-    return Compositions(home, bg, *([line.strip() for line in each if line.strip()] for each in names))
+    return Compositions(home, bg, fgs, bgs)
 
 
 def _inner(root: Path) -> Path:

@@ -73,7 +73,9 @@ def open_split(
         return Masks(pairs, _classes(root, classes, everything, ignored), void=ignored)
     if task == "depth":
         return Depths(pairs, None if scale is None else float(scale))
-    return Mattes(pairs, one_folder(images.parent, TRIMAPS) or one_folder(images.parent.parent, TRIMAPS))
+    trimaps = one_folder(images.parent, TRIMAPS) or one_folder(images.parent.parent, TRIMAPS)
+    below = None if trimaps is None else trimaps / images.name  # the splits, where they are below
+    return Mattes(pairs, below if below is not None and below.is_dir() else trimaps)
 
 
 def _pairs(root: Path, roots: Sequence[tuple[str, Path, Path]], split: str) -> tuple[list[Pair], Path]:
@@ -84,12 +86,33 @@ def _pairs(root: Path, roots: Sequence[tuple[str, Path, Path]], split: str) -> t
     if "" not in named:
         raise FileNotFoundError(f"{root}: has no {split}; there is {', '.join(named)}.")
     pairs = pairs_in(*named[""])
-    for name in names_of(split):
-        if (root / f"{name}.txt").exists():
-            listed = {Path(line).stem for line in (root / f"{name}.txt").read_text().split()}
-            return [pair for pair in pairs if pair.image.stem in listed], named[""][0]
+    lists = _lists(root)
+    if lists:
+        return [pair for pair in pairs if _is_in(pair, root, split, lists)], named[""][0]
     is_training = "train" in names_of(split)
     return [pair for i, pair in enumerate(pairs, start=1) if (i % EVERY > 0) == is_training], named[""][0]
+
+
+def _lists(root: Path) -> dict[str, set[str]]:
+    """The names in train.txt and so on, with and without suffixes; those that are there."""
+    found = {}
+    for name in dict.fromkeys((*names_of("train"), *names_of("val"))):
+        if (root / f"{name}.txt").exists():
+            lines = [line.strip() for line in (root / f"{name}.txt").read_text().splitlines() if line.strip()]
+            found[name] = {Path(line).name for line in lines} | {Path(line).stem for line in lines}
+    return found
+
+
+def _is_in(pair: Pair, root: Path, split: str, lists: dict[str, set[str]]) -> bool:
+    """A split without a list has what no list names, so that nothing is both learned and measured."""
+    stem = pair.image.stem
+    for name in names_of(split):
+        if name in lists:
+            return stem in lists[name]
+    is_training, has_training = "train" in names_of(split), any(name in lists for name in names_of("train"))
+    if not is_training and not has_training:
+        raise FileNotFoundError(f"{root}: has lists for {', '.join(lists)}, but none for {split}: write {split}.txt.")
+    return not any(stem in names for names in lists.values())
 
 
 def _classes(root: Path, given: str | None, pairs: Sequence[Pair], void: set[int]) -> list[str]:

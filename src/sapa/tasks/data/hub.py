@@ -12,7 +12,17 @@ from torchvision import tv_tensors
 
 from sapa.tasks.data.nyu import as_depth
 from sapa.tasks.data.pairs import names_of
-from sapa.tasks.data.sample import IGNORE, BadSample, Sample, as_image, as_mask, read_pixels, same_size
+from sapa.tasks.data.sample import (
+    IGNORE,
+    BadSample,
+    Sample,
+    as_grey,
+    as_image,
+    as_mask,
+    as_objects,
+    read_pixels,
+    same_size,
+)
 from sapa.tasks.data.trimap import make_trimap
 
 PREFIX = "hub:"
@@ -95,17 +105,30 @@ class Hub(IterableDataset[Sample]):
         except (KeyError, TypeError, ValueError) as error:
             raise error if isinstance(error, BadSample) else BadSample(f"{name}: cannot be read: {error!r}") from error
         if self.task == "segmentation":
-            labels = torch.from_numpy(np.atleast_3d(values)[..., 0].astype(np.int64)) - self.first
-            end = IGNORE if self.classes is None else len(self.classes)
-            sample["mask"] = as_mask(labels.masked_fill((labels < 0) | (labels >= end), IGNORE))
+            sample["mask"] = as_mask(self._labels(values, name))
         elif self.task == "depth":
             scale = self.scale or (1.0 if values.dtype.kind == "f" else 1000.0)
             sample["depth"] = as_depth(values.astype(np.float32) / scale)
         else:
-            sample["alpha"] = as_image(np.atleast_3d(values)[..., 0])
+            sample["alpha"] = as_grey(values)
             radius = 0.02 * min(image.shape[-2:])
             sample["trimap"] = make_trimap(sample["alpha"], radius, radius)
         return same_size(Path(name), sample, *(key for key in ("mask", "depth", "alpha") if key in sample))
+
+    def _labels(self, values: np.ndarray, name: str) -> torch.Tensor:
+        planes = np.atleast_3d(values)
+        if not (planes == planes[..., :1]).all():
+            raise BadSample(f"{name}: has colours, and a mask must be grey or have a palette.")
+        labels = torch.from_numpy(planes[..., 0].astype(np.int64))
+        is_void = (labels < self.first) | (labels == IGNORE)
+        labels = (labels - self.first).masked_fill(is_void, IGNORE)
+        end = IGNORE if self.classes is None else len(self.classes)
+        if (highest := int(labels.masked_fill(is_void, 0).max())) >= end:
+            raise BadSample(
+                f"{name}: has the label {highest + self.first}, and there are {end} classes from {self.first} on; "
+                f"{IGNORE} is ignored."
+            )
+        return labels
 
     def _objects(self, objects: dict[str, Any] | list[dict[str, Any]], image: tv_tensors.Image) -> Sample:
         if isinstance(objects, list):
@@ -115,15 +138,14 @@ class Hub(IterableDataset[Sample]):
             boxes = torch.cat([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], dim=1)
         key = next((key for key in LABELS if key in objects), LABELS[0])
         labels = torch.tensor(objects.get(key, ()), dtype=torch.int64) - self.first
+        if self.classes is not None and not ((labels >= 0) & (labels < len(self.classes))).all():
+            wrong = int(labels.max() if labels.max() >= len(self.classes) else labels.min()) + self.first
+            raise ValueError(f"the label {wrong} is none of {len(self.classes)} classes from {self.first} on")
         default = [False] * len(labels)
-        size = (image.shape[-2], image.shape[-1])
         area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-        return {
-            "boxes": tv_tensors.BoundingBoxes(boxes, format="XYXY", canvas_size=size),  # type: ignore[call-overload]
-            "labels": labels,
-            "crowd": torch.tensor(objects.get("iscrowd", objects.get("is_crowd", default)), dtype=torch.bool),
-            "area": torch.tensor(objects["area"], dtype=torch.float32) if "area" in objects else area,
-        }
+        area = torch.tensor(objects["area"], dtype=torch.float32) if "area" in objects else area
+        crowd = torch.tensor(objects.get("iscrowd", objects.get("is_crowd", default)), dtype=torch.bool)
+        return as_objects(boxes, labels, crowd, area, (image.shape[-2], image.shape[-1]))
 
 
 def _stream(name: str, split: str) -> Any:

@@ -25,7 +25,9 @@ def open_split(task: str, root: Path, split: str) -> "Lists":
 
 
 def _files(root: Path) -> list[Path]:
-    return sorted([*root.glob("*_files_with_gt.txt"), *root.glob("train_test_inputs/*_files_with_gt.txt")])
+    found = [*root.glob("*_files_with_gt.txt"), *root.glob("train_test_inputs/*_files_with_gt.txt")]
+    # BTS has lists of KITTI in the same folder
+    return sorted(found, key=lambda file: ("nyu" not in file.name, file))
 
 
 class Lists(Data):

@@ -15,7 +15,7 @@ from torchvision import tv_tensors
 # "image" Image float32 [3, H, W] in 0..1 · "mask" Mask int64 [H, W] · "boxes" BoundingBoxes float32 [N, 4] xyxy, with
 # "labels" int64 [N], "crowd" bool [N], "area" float32 [N] and "image_id" · "depth" Mask float32 [1, H, W] in metres, or
 # 0 · "alpha" Image float32 [1, H, W], "trimap" Mask float32 [1, H, W] of 0, 0.5 and 1, and for composites "fg" and "bg"
-# like the image · "name"
+# like the image · "view" (top, left, size) of what is evaluated at one size · "name"
 Sample = dict[str, Any]
 
 IGNORE = 255
@@ -84,7 +84,10 @@ def as_mask(labels: Tensor) -> tv_tensors.Mask:
 
 def read_grey(path: Path) -> tv_tensors.Image:
     """An alpha or trimap of 8 or 16 bits as [1, H, W] in 0..1."""
-    pixels = read_pixels(path)
+    return as_grey(read_pixels(path))
+
+
+def as_grey(pixels: np.ndarray) -> tv_tensors.Image:
     values = pixels[..., 0] if pixels.ndim == 3 else pixels
     top = 65535 if values.dtype in (np.uint16, np.int32) else 1 if values.dtype == np.bool_ else 255
     return tv_tensors.Image(torch.from_numpy(values.astype(np.float32))[None] / top)
@@ -93,6 +96,19 @@ def read_grey(path: Path) -> tv_tensors.Image:
 def as_trimap(grey: Tensor) -> tv_tensors.Mask:
     """0, 0.5 and 1 from a picture of three greys."""
     return tv_tensors.Mask(torch.where(grey < 0.1, 0.0, torch.where(grey > 0.9, 1.0, 0.5)))
+
+
+def as_objects(boxes: Tensor, labels: Tensor, crowd: Tensor, area: Tensor, size: tuple[int, int]) -> Sample:
+    """Boxes xyxy [N, 4] cut to a picture of a size, without those of which nothing is left."""
+    H, W = size
+    boxes = boxes.clamp(min=0).minimum(torch.tensor([W, H, W, H]))
+    is_box = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
+    return {
+        "boxes": tv_tensors.BoundingBoxes(boxes[is_box], format="XYXY", canvas_size=size),  # type: ignore[call-overload]
+        "labels": labels[is_box],
+        "crowd": crowd[is_box],
+        "area": area[is_box],
+    }
 
 
 def same_size(path: Path, sample: Sample, *keys: str) -> Sample:

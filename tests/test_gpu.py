@@ -13,37 +13,40 @@ pytest.importorskip("triton")
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120", "gfx942")
 
 
+EVERY_CASE = ("sm_90", "gfx942")
+SOME_CASES = ("A1", "A4", "B1")
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_kernels_compile_within_their_limits(target: str) -> None:
     """In a process of its own: the compiler takes memory that it does not give back."""
-    code = f"""
-import json
-from bench.gpu.gate import rows
-print(json.dumps(list(rows(["{target}"]))))
-"""
-    from bench.gpu.gate import configurations, faults
+    from bench.gpu.gate import cases, faults, tiles
     from bench.gpu.render import RESULTS
 
+    chosen = [case.case for case in cases() if target in EVERY_CASE or case.case in SOME_CASES]
+    code = f"""
+import json
+from bench.gpu.gate import cases, row, tiles
+chosen = [*tiles(), *(case for case in cases() if case.case in {chosen})]
+print(json.dumps([row(one, "{target}") for one in chosen]))
+"""
     found = json.loads(run(code))
-    assert len(found) == len(list(configurations()))
-    assert {f"{row['kernel']}, {row['layout']}, {row['dtype']}": faults(row) for row in found if faults(row)} == {}
-    committed = [row for row in json.loads(RESULTS.read_text())["kernels"] if row["target"] == target]
+    assert len(found) == len(list(tiles())) + len(chosen)
+    assert {f"{row['kernel']}, {row['case'] or row['layout']}": faults(row) for row in found if faults(row)} == {}
+    committed = json.loads(RESULTS.read_text())["kernels"]
+    committed = [row for row in committed if row["target"] == target and (not row["case"] or row["case"] in chosen)]
     assert found == committed, "the page tells of other kernels: python -m bench.gpu"
 
 
-VARIANTS = """
-("attend", Problem(normalize="relu", has_bias=True)),
-("attend", Problem(normalize="softplus", border="mask", has_bias=True, layout="planar")),
-("points", Problem(normalize="sigmoid", border="mask", has_bias=True)),
-("keys", Problem(normalize="none", border="mask", has_bias=True, layout="planar")),
-("bias", Problem(normalize="softplus", has_bias=True, dtype="float16")),
-("values", Problem(is_large=True)),
-("attend", Problem(dtype="float64")),
-("attend", Problem(C=1, D=4, scale=8, has_bias=True, layout="planar")),
-("points", Problem(C=2048, D=128, scale=4)),
-("assemble", Problem(scale=3)),
-("assemble_values", Problem(scale=1, dtype="bfloat16")),
-"""
+def test_every_committed_binary_is_within_its_limits() -> None:
+    """Also those that the test above leaves to `python -m bench.gpu`."""
+    from bench.gpu.gate import cases, faults, tiles
+    from bench.gpu.render import RESULTS
+
+    committed = json.loads(RESULTS.read_text())["kernels"]
+    assert [fault for row in committed for fault in faults(row)] == []
+    expected = [(one.kernel, one.case, target) for target in TARGETS for one in (*tiles(), *cases())]
+    assert [(row["kernel"], row["case"], row["target"]) for row in committed] == expected
 
 
 def run(code: str) -> str:
@@ -53,17 +56,33 @@ def run(code: str) -> str:
     return done.stdout
 
 
-def test_other_options_compile_without_spills() -> None:
-    code = f"""
+def test_kernels_are_built_as_they_are_launched() -> None:
+    """With what Triton makes of the values of a call: a one is a constant, 16 divides, on AMD a small map says so."""
+    code = """
 from bench.gpu.build import TARGETS, Problem, build
-from bench.gpu.inspect import inspect
-from sapa.backends.triton.table import TILES
-for name, problem in ({VARIANTS}):
-    found = inspect(build(name, TILES[name][problem.layout][0], problem, TARGETS["sm_90"]), "sm_90")
-    if found.spills:
-        print(name, problem, found)
+small = Problem(layout="planar")
+large = Problem(scale=3, groups=4, low=(2752, 2752), dtype="float16", layout="planar")
+for problem, target in ((small, "sm_80"), (small, "gfx942"), (large, "gfx942")):
+    source = build("assemble", 0, problem, TARGETS[target]).src
+    place = source.fn.arg_names.index
+    G, sizes, strides, pointer = place("G"), place("sizes"), place("w_strides"), place("w")
+    ones = {path for path in source.constants if path[0] in (G, sizes, strides)}
+    names = {path: [name for name, _ in source.attrs[path]] for path in source.attrs}
+    print(source.signature["sizes"], source.signature["w_strides"], source.constants[place("INDEX"),], sep="; ")
+    print(ones == ({(strides, 3)} if problem is large else {(strides, 3), (G,)}))
+    print([number for number in range(6) if names.get((sizes, number))], names[pointer,])
 """
-    assert run(code) == ""
+    lines = run(code).splitlines()
+    i32 = str(("i32",) * 6)
+    strides = str(("i32", "i32", "i32", "constexpr"))
+    assert lines[0] == lines[3] == f"{i32}; {strides}; int32"
+    # a sample of 36 weights a point at this size ends beyond 32 bits
+    assert lines[6] == f"{i32}; {('i64', 'i32', 'i32', 'constexpr')}; int64"
+    assert lines[1] == lines[4] == lines[7] == "True"
+    # H, W, low_h and low_w are multiples of 16, K is not
+    assert lines[2] == "[0, 1, 2, 3] ['tt.divisibility']"
+    assert lines[5] == "[0, 1, 2, 3] ['tt.divisibility', 'tt.pointer_range']"
+    assert lines[8] == "[0, 1, 2, 3] ['tt.divisibility']"
 
 
 def test_what_a_call_launches_compiles() -> None:
@@ -100,8 +119,9 @@ for B, C, D, size, low, K in ((1, 1, 1, (1, 1), (1, 1), (1, 1)), (2, 5, 3, (5, 4
     names = ["attend", "points", "values", "keys", "bias", "bias", "assemble", "assemble_values", "assemble_weights"]
     lines = run(code).splitlines()
     assert [line.split()[0].removesuffix("_kernel") for line in lines] == 2 * names
-    # one program for a single point; two samples for the other, whose six cells fit one program
-    assert [int(line.split()[1]) for line in lines] == len(names) * [1] + len(names) * [2]
+    # one program for a single point; two samples for the other, whose six cells fit one program, and two of the bias
+    programs = [4 if name == "bias" else 2 for name in names]
+    assert [int(line.split()[1]) for line in lines] == len(names) * [1] + programs
     assert all(line.endswith("True") for line in lines)
 
 
@@ -114,15 +134,32 @@ def test_targets_are_those_of_the_gate() -> None:
 def test_the_gate_finds_faults() -> None:
     from bench.gpu.gate import faults
 
-    good = {"kernel": "attend", "layout": "channels_last", "spills": 0, "occupancy": 0.5, "registers": 64}
-    good |= {"dtype": "float32", "loads": {"4": 1, "16": 2}}
+    good = {"kernel": "attend", "case": "", "layout": "channels_last", "spills": 0, "occupancy": 0.5, "registers": 64}
+    good |= {"dtype": "float32", "scale": 2, "loads": {"4": 4, "16": 1}, "stores": {"16": 1}}
     assert faults(good) == []
     assert faults(good | {"spills": 8}) == ["spills 8"]
     assert faults(good | {"occupancy": 0.4}) == ["occupancy 40% with 64 registers, at least 50%"]
     assert faults(good | {"occupancy": 0.4, "kernel": "keys"}) == []
-    assert faults(good | {"loads": {"4": 9}}) == ["no load of 16 bytes: {'4': 9}"]
-    assert faults(good | {"loads": {"4": 9}, "layout": "planar"}) == []
+    assert faults(good | {"loads": {"8": 9}}) == ["0% in loads of 16 bytes or more: {'8': 9}"]
+    assert faults(good | {"loads": {"4": 5, "16": 1}}) == ["44% in loads of 16 bytes or more: {'4': 5, '16': 1}"]
+    assert faults(good | {"stores": {"8": 9}}) == ["no store of 16 bytes: {'8': 9}"]
+    assert faults(good | {"stores": {"8": 9}, "kernel": "values"}) == []
     assert faults(good | {"loads": {"8": 1}, "dtype": "bfloat16"}) == []
+
+
+def test_the_gate_knows_what_a_layout_and_a_case_can_do() -> None:
+    from bench.gpu.gate import faults
+
+    planar = {"kernel": "attend", "case": "", "layout": "planar", "spills": 0, "occupancy": 0.5, "registers": 64}
+    planar |= {"dtype": "float32", "scale": 2, "loads": {"4": 2, "8": 1}, "stores": {"8": 1}}
+    assert faults(planar) == []
+    assert len(faults(planar | {"scale": 4})) == 2
+    assert faults(planar | {"loads": {"4": 3, "8": 1}}) == ["40% in loads of 8 bytes or more: {'4': 3, '8': 1}"]
+    assert faults(planar | {"loads": {"4": 3}, "kernel": "assemble"}) == []
+    case = planar | {"case": "A1", "loads": {"4": 3}, "occupancy": 0.1}
+    assert len(faults(case)) == 1
+    assert faults(case | {"scale": 8}) == faults(case | {"dtype": "float64"}) == []
+    assert faults(case | {"scale": 8, "spills": 4}) == ["spills 4"]
 
 
 def test_occupancy_is_that_of_the_published_calculator() -> None:
@@ -137,17 +174,21 @@ def test_occupancy_is_that_of_the_published_calculator() -> None:
 
 
 def test_widths_of_loads_are_read_from_the_assembly() -> None:
-    from bench.gpu.inspect import LOAD_AMD, LOAD_PTX
+    from bench.gpu.inspect import LOAD_AMD, LOAD_PTX, STORE_AMD, STORE_PTX
 
     ptx = """
         @%p1 ld.global.v4.b32 { %r1, %r2, %r3, %r4 }, [ %rd1 + 0 ];
         ld.global.L1::evict_last.v2.b32 { %r1, %r2 }, [ %rd1 + 0 ];
         ld.global.b16 { %rs1 }, [ %rd2 + 0 ];
         ld.shared.v4.b32 {%r1, %r2, %r3, %r4}, [%r9];
+        @%p1 st.global.v2.b32 [ %rd1 + 0 ], { %r1, %r2 };
     """
+    assert STORE_PTX.findall(ptx) == [("2", "32")]
     assert LOAD_PTX.findall(ptx) == [("4", "32"), ("2", "32"), ("", "16")]
     amd = "global_load_dwordx4 v[0:3], v1\nbuffer_load_dword v1, v2\nglobal_load_ushort v3, v4\nds_load_b32 v1"
+    amd += "\nglobal_store_dwordx2 v[0:1], v[2:3]\nbuffer_store_short v1, v2\nglobal_store_byte v1, v2"
     assert [words or narrow for words, narrow in LOAD_AMD.findall(amd)] == ["4", "", "ushort"]
+    assert [words or narrow for words, narrow in STORE_AMD.findall(amd)] == ["2", "short", "byte"]
 
 
 def test_traffic_of_the_main_shape() -> None:

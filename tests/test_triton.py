@@ -4,7 +4,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,11 +17,12 @@ from sapa.backends import reference
 from sapa.backends import triton as kernels
 
 ROOT = Path(__file__).parents[1]
-pytest.importorskip("triton")
+triton = pytest.importorskip("triton")
+GPUTarget = triton.backends.compiler.GPUTarget
 
 
 @pytest.mark.parametrize(
-    ("file", "least"), [("test_triton_kernels.py", 17), ("test_backends.py", 10), ("test_functional.py", 15)]
+    ("file", "least"), [("test_triton_kernels.py", 22), ("test_backends.py", 10), ("test_functional.py", 15)]
 )
 def test_in_the_interpreter(file: str, least: int) -> None:
     """The kernels through the tests of every backend, in a process in which Triton interprets them."""
@@ -56,20 +59,80 @@ def test_without_triton_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sapa.status()["triton"] == sapa.status("cuda")["triton"] == expected
 
 
-@pytest.mark.parametrize(("capability", "reason"), [((7, 5), "compute capability 7.5"), ((9, 0), None)])
-def test_with_a_gpu_it_is_preferred(
-    capability: tuple[int, int], reason: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Driver:
+    """Of Triton: one that starts, or one that cannot."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    @property
+    def active(self) -> "Driver":
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+
+@pytest.fixture
+def with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    kernels._too_old.cache_clear()
-    try:
-        found = kernels.why_not(torch.device("cuda"))
-        chosen = backends.choose("attend", torch.device("cuda"))
-    finally:
-        kernels._too_old.cache_clear()
-    assert found is None if reason is None else reason in (found or "")
-    assert chosen is (kernels if reason is None else reference)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(triton.runtime, "driver", Driver())
+    for answer in (kernels._too_old, kernels._no_driver):
+        answer.cache_clear()
+    yield monkeypatch
+    for answer in (kernels._too_old, kernels._no_driver):
+        answer.cache_clear()
+
+
+def test_with_a_gpu_it_is_preferred(with_a_gpu: pytest.MonkeyPatch) -> None:
+    assert kernels.why_not(torch.device("cuda")) is None
+    assert backends.choose("attend", torch.device("cuda")) is kernels
+
+
+def test_on_an_old_gpu_it_says_so(with_a_gpu: pytest.MonkeyPatch) -> None:
+    with_a_gpu.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    assert "compute capability 7.5" in (kernels.why_not(torch.device("cuda")) or "")
+    assert backends.choose("attend", torch.device("cuda")) is reference
+
+
+@pytest.mark.parametrize(("version", "is_ready"), [("3.3.1", False), ("3.4.0+git1a2b", True), ("3.10.0", True)])
+def test_with_an_old_triton_it_says_so(version: str, is_ready: bool, with_a_gpu: pytest.MonkeyPatch) -> None:
+    with_a_gpu.setattr(triton, "__version__", version)
+    reason = None if is_ready else "triton is 3.3.1; the kernels need 3.4 or later"
+    assert kernels.why_not(torch.device("cuda")) == reason
+
+
+def test_without_a_compiler_it_says_so_once(with_a_gpu: pytest.MonkeyPatch) -> None:
+    error = RuntimeError("Failed to find C compiler.\nPlease specify via CC")
+    with_a_gpu.setattr(triton.runtime, "driver", Driver(error))
+    reason = kernels.why_not(torch.device("cuda"))
+    assert reason is not None
+    assert reason.endswith("a C compiler and the headers of Python: Failed to find C compiler.")
+    assert backends.choose("attend", torch.device("cuda")) is reference
+    with_a_gpu.setattr(triton.runtime, "driver", Driver())
+    assert kernels.why_not(torch.device("cuda")) == reason
+
+
+@pytest.mark.parametrize("function", ["attend", "attend_backward", "assemble", "assemble_backward"])
+def test_more_low_res_points_than_can_be_counted(function: str) -> None:
+    from sapa.backends.triton import operators
+
+    q, k, v = (torch.empty(1, C, 2**16, 2**15, device="meta") for C in (2, 2, 3))
+    window = (None, (3, 3), "softmax", "zero")
+    calls = {
+        "attend": lambda: operators.attend(q, k, v, *window),
+        "attend_backward": lambda: operators.attend_backward(v, q, k, v, *window),
+        "assemble": lambda: operators.assemble(v, q, (1, 1), 1),
+        "assemble_backward": lambda: operators.assemble_backward(v, v, q, (1, 1), 1),
+    }
+    operator, _, _ = function.partition("_")
+    name, C = ("k", 2) if operator == "attend" else ("v", 3)
+    with pytest.raises(ValueError, match="Cut the maps into strips") as raised:
+        calls[function]()
+    assert str(raised.value).startswith(f"{operator}: {name} is [1, {C}, 65536, 32768] (B C h w): 2147483648 low-res")
 
 
 def test_offsets_grow_to_64_bits_only_where_they_must() -> None:
@@ -85,35 +148,121 @@ def test_offsets_grow_to_64_bits_only_where_they_must() -> None:
     assert not needs_int64([dense.as_strided((2, 2, 2, 2), (2**31, 4, 2, 1))], sizes)
 
 
+def test_offsets_count_what_is_kept_for_each_point() -> None:
+    from sapa.backends.triton.launch import needs_int64
+
+    g, state = (torch.empty(1, C, 30_000, 30_000, device="meta") for C in (1, 3))
+    sizes = (30_000, 30_000, 15_000, 15_000, 5, 5)
+    assert not needs_int64([g, None, "softmax"], sizes)
+    assert needs_int64([g, state], sizes)
+
+
 def test_tiles_are_cut_to_the_problem() -> None:
+    from sapa.backends.triton.assembly import assemble_kernel
     from sapa.backends.triton.backward import keys_kernel
-    from sapa.backends.triton.forward import assemble_kernel, attend_kernel
-    from sapa.backends.triton.launch import meta_of
-    from sapa.backends.triton.table import Tile
+    from sapa.backends.triton.fit import Work, meta_of
+    from sapa.backends.triton.forward import attend_kernel
+    from sapa.backends.triton.table import FORWARD, Tile
 
+    nvidia, amd, radeon = GPUTarget("cuda", 90, 32), GPUTarget("hip", "gfx942", 64), GPUTarget("hip", "gfx1100", 32)
     tile = Tile(32, 64, 32, 4)
-    usual = {"U": 4, "N": 8, "BC": 64, "BD": 32, "ONE_D": True, "num_warps": 4, "maxnreg": 128}
-    assert meta_of(tile, attend_kernel, 4, 4096, 256, 32, "nvidia", True) == usual
+    usual = {"U": 4, "V": 1, "N": 8, "BC": 64, "BD": 32, "ONE_D": True, "num_warps": 4, "maxnreg": 128}
+    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1), nvidia) == usual
+    # planar: two neighbours make one load
+    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 2), nvidia) == usual | {"U": 2, "V": 2}
     # few channels, as of a depth map: the threads take cells instead
-    assert meta_of(tile, attend_kernel, 4, 4096, 1, 4, "nvidia", True) == usual | {"N": 64, "BC": 1, "BD": 4}
+    depth = usual | {"N": 64, "BC": 1, "BD": 4}
+    assert meta_of(tile, attend_kernel, Work(4, 4096, 1, 4, 1), nvidia) == depth
     # a large scale: the points of a cell are shared out to several programs
-    large = {"U": 16, "N": 2, "ONE_D": False, "maxnreg": 255}
-    assert meta_of(tile, attend_kernel, 64, 4096, 256, 64, "nvidia", False) == usual | large
-    assert meta_of(tile, assemble_kernel, 9, 4, 40, None, "xpu", True) == {"U": 16, "N": 2, "BC": 64, "num_warps": 4}
-    assert meta_of(tile, keys_kernel, 1, 9, 64, 33, "amd", False) == {
-        **{"U": 1, "N": 16, "BC": 64, "BD": 32, "ONE_C": True, "ONE_D": False, "num_warps": 2}
-    }
+    large = usual | {"U": 4, "V": 4, "N": 2, "ONE_D": False, "maxnreg": 255}
+    assert meta_of(tile, attend_kernel, Work(64, 4096, 256, 64, 4), nvidia) == large
+    xpu = GPUTarget("xpu", "", 16)
+    found = meta_of(tile, assemble_kernel, Work(9, 4, 40, None, 1), xpu)
+    assert found == {"U": 16, "V": 1, "N": 2, "BC": 64, "num_warps": 4}
+    keys = {"U": 1, "V": 1, "N": 16, "BC": 64, "BD": 32, "ONE_C": True, "ONE_D": False}
+    assert meta_of(tile, keys_kernel, Work(1, 9, 64, 33, 1), amd) == keys | {"num_warps": 2}
+    assert meta_of(tile, keys_kernel, Work(1, 9, 64, 33, 1), radeon) == keys | {"num_warps": 4}
+    assert meta_of(tile, keys_kernel, Work(1, 9, 64, 33, 1), None) == keys
+    # more registers for each point: fewer points, where the cap is low
+    tight = Tile(32, 64, 32, 4, FORWARD, 2)
+    assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, has_bias=True), nvidia)["N"] == 4
+    assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, is_mixed=True), nvidia)["N"] == 4
+    assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, is_large=True), nvidia)["N"] == 2
+    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1, is_large=True), nvidia) == usual
+    double = usual | {"N": 2, "maxnreg": 255}
+    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1, is_double=True), nvidia) == double
 
 
-def test_tuning_is_asked_for_and_chooses_among_the_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    import triton
+@pytest.mark.parametrize(
+    ("size", "layout", "expected"),
+    [
+        ((4, 6), "planar", (2, 2, 2)),
+        ((4, 6), "channels_last", (2, 2, 1)),
+        ((4, 12), "planar", (2, 4, 4)),
+        ((16, 24), "planar", (8, 8, 4)),
+        ((6, 9), "planar", (3, 3, 1)),
+        ((2, 18), "planar", (1, 6, 2)),
+        ((4, 7), "planar", (0, 0, 1)),
+        ((5, 6), "planar", (0, 0, 1)),
+    ],
+)
+def test_neighbours_are_loaded_together_at_whole_ratios(
+    size: tuple[int, int], layout: str, expected: tuple[int, int, int]
+) -> None:
+    from sapa.backends.triton.fit import neighbours, steps
 
+    SY, SX = steps((*size, 2, 3, 5, 5))
+    assert (SY, SX, neighbours(SX, layout)) == expected
+
+
+CANDIDATES = [{"N": 8, "BC": 64, "num_warps": 4}, {"N": 4, "BC": 128, "num_warps": 8}]
+
+
+class Kernel:
+    """Or its tuner: notes with which N it was launched, None where the tuner chooses."""
+
+    arg_names = ("C", "D", "sizes")
+    best_config = triton.Config({"N": 4, "BC": 128}, num_warps=8)
+
+    def __init__(self) -> None:
+        self.launched: list[int | None] = []
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return lambda **arguments: self.launched.append(arguments.get("N"))
+
+
+def test_tuning_is_asked_for_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sapa.backends.triton import tune
+
+    kernel, tuner, is_capturing = Kernel(), Kernel(), [False]
+    monkeypatch.setattr(tune, "_tuner", lambda kernel, choices: tuner)
+    monkeypatch.setattr(tune, "_tuned", {})
+    monkeypatch.setattr(tune, "is_capturing", lambda: is_capturing[0])
+
+    def run(C: int, candidates: list[dict[str, int]] = CANDIDATES) -> tuple[list[int | None], list[int | None]]:
+        arguments = {"q": torch.empty(1), "C": C, "D": 32, "sizes": (4, 4, 2, 2, 5, 5)}
+        kernel.launched, tuner.launched = [], []
+        tune.run(kernel, candidates, lambda meta: (1,), arguments)
+        return kernel.launched, tuner.launched
+
+    monkeypatch.delenv("SAPA_TUNE", raising=False)
+    assert run(64) == ([8], [])
+    monkeypatch.setenv("SAPA_TUNE", "1")
+    assert run(64, CANDIDATES[:1]) == ([8], [])
+    # nothing is measured while a graph is captured
+    is_capturing[0] = True
+    assert run(64) == ([8], [])
+    is_capturing[0] = False
+    assert run(64) == ([], [None])
+    assert run(64) == ([4], [])
+    is_capturing[0] = True
+    assert run(64) == ([4], [])
+    assert run(65) == ([8], [])
+
+
+def test_tiles_compete_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     from sapa.backends.triton import tune
     from sapa.backends.triton.forward import attend_kernel
-
-    candidates = [{"N": 8, "BC": 64, "num_warps": 4}, {"N": 4, "BC": 128, "num_warps": 8}]
-    monkeypatch.delenv("SAPA_TUNE", raising=False)
-    assert tune.launcher(attend_kernel, candidates) == (attend_kernel, candidates[0])
 
     asked = []
 
@@ -121,13 +270,11 @@ def test_tuning_is_asked_for_and_chooses_among_the_tiles(monkeypatch: pytest.Mon
         asked.append((configs, key, cache_results))
         return lambda kernel: ("tuned", kernel)
 
-    monkeypatch.setenv("SAPA_TUNE", "1")
     monkeypatch.setattr(triton, "autotune", autotune)
+    choices = tuple(tuple(meta.items()) for meta in CANDIDATES)
     tune._tuner.cache_clear()
     try:
-        assert tune.launcher(attend_kernel, candidates) == (("tuned", attend_kernel), {})
-        tune.launcher(attend_kernel, candidates)
-        assert tune.launcher(attend_kernel, candidates[:1]) == (attend_kernel, candidates[0])
+        assert [tune._tuner(attend_kernel, choices) for _ in range(2)] == 2 * [("tuned", attend_kernel)]
     finally:
         tune._tuner.cache_clear()
     ((configs, key, cache_results),) = asked

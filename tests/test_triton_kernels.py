@@ -56,6 +56,19 @@ def test_more_points_in_a_cell_than_a_program_holds() -> None:
     assert_equal_to_the_reference(q, k, v, g, None, (1, 3), "softmax", "mask")
 
 
+@pytest.mark.parametrize(("size", "low"), [((4, 8), (1, 2)), ((8, 16), (1, 2)), ((6, 12), (2, 2))])
+def test_neighbours_of_a_row_together(size: Size, low: Size) -> None:
+    """At whole ratios, V of them: at scale 4, at 8 in several programs, and at 3 by 6 with a part that is not full."""
+    q, k, v, g = maps(2, 2, size, low)
+    assert_equal_to_the_reference(q, k, v, g, tables(size, (1, 3)), (1, 3), "softmax", "zero")
+
+
+def test_maps_in_both_formats_at_once() -> None:
+    q, k, v, g = maps(3, 2, (4, 6), (2, 3))
+    v, g = (x.contiguous(memory_format=torch.channels_last) for x in (v, g))
+    assert_equal_to_the_reference(q, k, v, g, None, (3, 3), "softmax", "mask")
+
+
 def test_more_cells_than_a_program_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     from sapa.backends.triton import launch
     from sapa.backends.triton.table import Tile
@@ -73,10 +86,12 @@ def test_offsets_of_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_equal_to_the_reference(q, k, v, g, tables((4, 4), (3, 1)), (3, 1), "softmax", "zero")
 
 
-@pytest.mark.parametrize("layout", ["NCHW", "channels_last"])
-def test_assemble_in_groups(layout: str) -> None:
-    _, _, v, g = maps(6, 1, (5, 4), (2, 3), layout=layout)
-    w = torch.randn(1, 2 * 9, 5, 4, dtype=torch.float64)
+@pytest.mark.parametrize(
+    ("layout", "C", "size"), [("NCHW", 6, (5, 4)), ("channels_last", 6, (5, 4)), ("NCHW", 130, (4, 6))]
+)
+def test_assemble_in_groups(layout: str, C: int, size: Size) -> None:
+    _, _, v, g = maps(C, 1, size, (2, 3), layout=layout)
+    w = torch.randn(1, 2 * 9, *size, dtype=torch.float64)
     torch.testing.assert_close(kernels.assemble(v, w, (3, 3), 2), reference.assemble(v, w, (3, 3), 2))
     ours, expected = (backend.assemble_backward(g, v, w, (3, 3), 2) for backend in (kernels, reference))
     torch.testing.assert_close(ours, expected)

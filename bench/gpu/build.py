@@ -1,16 +1,21 @@
-"""Compile a kernel for a GPU that is not there, as a launch on that GPU would."""
+"""Compile a kernel for a GPU that is not there, as a launch on that GPU would.
 
+The operator is called on maps without memory, and what it is about to launch goes to Triton's own compiler: types,
+constants and divisibility are those that Triton finds in the sizes, strides and addresses of the call.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+from unittest.mock import patch
 
-import triton
-import triton.language as tl
+import torch
+from torch import Tensor
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.runtime.driver import driver
 
-from sapa.backends.triton import backward, forward
-from sapa.backends.triton.launch import meta_of
-from sapa.backends.triton.table import Tile
+from sapa.backends.triton import assembly, backward, forward, launch, operators
+from sapa.geometry import Size
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -21,70 +26,93 @@ TARGETS = {
 }
 KERNELS = {
     "attend": forward.attend_kernel,
-    "assemble": forward.assemble_kernel,
+    "assemble": assembly.assemble_kernel,
     "points": backward.points_kernel,
     "values": backward.values_kernel,
     "keys": backward.keys_kernel,
     "bias": backward.bias_kernel,
-    "assemble_values": backward.assemble_values_kernel,
-    "assemble_weights": backward.assemble_weights_kernel,
+    "assemble_values": assembly.assemble_values_kernel,
+    "assemble_weights": assembly.assemble_weights_kernel,
 }
-TYPES = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
-WIDE = ("rows", "columns", "state", "parts")  # in the type of the sums whatever the maps are
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What a kernel is compiled for: C and D decide the tile, the scale decides U, the rest is only typed."""
+    """A call: B = 1, C value channels in each group, low-res maps of this size."""
 
     C: int = 256
     D: int = 32
-    scale: int = 2
+    scale: float = 2
+    kernel_size: Size = (5, 5)
+    groups: int = 1
+    low: Size = (64, 64)
     dtype: str = "float32"
     layout: str = "channels_last"
+    q_layout: str | None = None  # where q does not lie as the other maps do
     has_bias: bool = False
+    axis: int = 0  # of the bias
     normalize: str = "softmax"
     border: str = "zero"
-    is_large: bool = False  # offsets of 64 bits
+
+    def low_map(self, C: int) -> Tensor:
+        return self._map(C, self.low, self.layout)
+
+    def high_map(self, C: int, layout: str | None = None) -> Tensor:
+        return self._map(C, self.high, layout or self.layout)
 
     @property
-    def is_usual(self) -> bool:
-        return self.scale == 2 and self.dtype != "float64" and not self.has_bias and not self.is_large
+    def high(self) -> Size:
+        return int(self.low[0] * self.scale), int(self.low[1] * self.scale)
+
+    def _map(self, C: int, size: Size, layout: str) -> Tensor:
+        x = torch.empty((1, C, *size), dtype=getattr(torch, self.dtype), device="meta")
+        return x.to(memory_format=torch.channels_last) if layout == "channels_last" else x
 
 
-def build(name: str, tile: Tile, problem: Problem, target: GPUTarget) -> Any:
-    """The compiled kernel, with what was made on the way in its `asm`."""
-    kernel = KERNELS[name]
-    D = problem.D if "D" in kernel.arg_names else None
-    vendor = {"cuda": "nvidia", "hip": "amd"}[target.backend]
-    meta = meta_of(tile, kernel, problem.scale**2, 1 << 20, problem.C, D, vendor, problem.is_usual)
-    options = {name: meta.pop(name) for name in ("num_warps", "maxnreg") if name in meta}
-    wide = "fp64" if problem.dtype == "float64" else "fp32"
-    constants = {
-        "INDEX": tl.int64 if problem.is_large else tl.int32,
-        "ACC": tl.float64 if wide == "fp64" else tl.float32,
-    }
-    constants |= {"NORMALIZE": problem.normalize, "BORDER": problem.border, "AXIS": 0} | meta
-    signature, constexprs, attrs = {}, {}, {}
-    for place, argument in enumerate(kernel.arg_names):
-        if argument in constants or (argument in ("rows", "columns") and not problem.has_bias):
-            signature[argument] = "constexpr"
-            constexprs[place,] = constants.get(argument)
-        elif argument.endswith("_strides"):
-            is_one = [False, problem.layout == "channels_last", False, problem.layout == "planar"]
-            signature[argument] = tuple("constexpr" if one else "i32" for one in is_one)
-            for part, one in enumerate(is_one):
-                if one:
-                    constexprs[place, part] = 1
-                else:
-                    attrs[place, part] = [["tt.divisibility", 16]]
-        elif argument == "sizes":
-            signature[argument] = ("i32",) * 6
-        elif argument in ("C", "D", "G"):
-            signature[argument] = "i32"
-            if argument != "G":
-                attrs[place,] = [["tt.divisibility", 16]]
-        else:
-            signature[argument] = f"*{wide if argument in WIDE else TYPES[problem.dtype]}"
-            attrs[place,] = [["tt.divisibility", 16]]
-    return triton.compile(ASTSource(kernel, signature, constexprs, attrs), target=target, options=options)
+class Driver:
+    """What Triton asks of a driver before it compiles."""
+
+    def __init__(self, target: GPUTarget) -> None:
+        self.target = target
+
+    def get_current_target(self) -> GPUTarget:
+        return self.target
+
+    def get_current_device(self) -> int:
+        return list(TARGETS.values()).index(self.target)  # Triton keeps a kernel for each device
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+def call(name: str, problem: Problem) -> None:
+    """The operator that launches this kernel, on maps without memory."""
+    C, P = problem.C * problem.groups, problem.kernel_size[0] * problem.kernel_size[1]
+    v, g = problem.low_map(C), problem.high_map(C)
+    if name.startswith("assemble"):
+        w, last = problem.high_map(P * problem.groups), (problem.kernel_size, problem.groups)
+        operators.assemble(v, w, *last) if name == "assemble" else operators.assemble_backward(g, v, w, *last)
+        return
+    q, k = problem.high_map(problem.D, problem.q_layout), problem.low_map(problem.D)
+    tables = [torch.empty(n, K, device="meta") for n, K in zip(problem.high, problem.kernel_size, strict=True)]
+    bias = (tables[0], tables[1]) if problem.has_bias else None
+    options = (bias, problem.kernel_size, problem.normalize, problem.border)
+    operators.attend(q, k, v, *options) if name == "attend" else operators.attend_backward(g, q, k, v, *options)
+
+
+def build(name: str, place: int, problem: Problem, target: GPUTarget) -> Any:
+    """The compiled kernel with this tile of the table, and what was made on the way in its `asm`."""
+    found: list[Any] = []
+
+    def compile_only(
+        kernel: Any, candidates: Sequence[Mapping[str, Any]], grid: Callable[..., Any], arguments: Mapping[str, Any]
+    ) -> None:
+        if kernel is KERNELS[name] and arguments.get("AXIS", problem.axis) == problem.axis:
+            found.append(kernel.run(grid=grid, warmup=True, **arguments, **candidates[place]))
+
+    driver.set_active(cast(Any, Driver(target)))
+    launch.target_of.cache_clear()
+    with patch.object(launch, "run", compile_only):
+        call(name, problem)
+    (compiled,) = found
+    return compiled

@@ -35,8 +35,10 @@ RESERVED = 1024  # bytes of shared memory that each block costs besides its own
 # CDNA3 instruction set guide: each of the 4 SIMDs of a CU holds 8 waves and 512 registers for each of 64 lanes
 WAVES, VECTOR_REGISTERS, LOCAL_DATA_SHARE = 8, 512, 64 * 1024
 
-LOAD_PTX = re.compile(r"\bld\.global(?:\.(?!v[248]\b|[bufs]\d)[\w:]+)*(?:\.v(\d))?\.[bufs](\d+)")
-LOAD_AMD = re.compile(r"\b(?:global|buffer|flat)_load_(?:dword(?:x(\d))?|(u?short|[us]byte|[us]?\w*d16\w*))\b")
+PTX = r"\b{}\.global(?:\.(?!v[248]\b|[bufs]\d)[\w:]+)*(?:\.v(\d))?\.[bufs](\d+)"
+AMD = r"\b(?:global|buffer|flat)_{}_(?:dword(?:x(\d))?|(u?short|[us]?byte|[us]?\w*d16\w*))\b"
+LOAD_PTX, STORE_PTX = re.compile(PTX.format("ld")), re.compile(PTX.format("st"))
+LOAD_AMD, STORE_AMD = re.compile(AMD.format("load")), re.compile(AMD.format("store"))
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Found:
     shared: int
     occupancy: float
     loads: dict[int, int]  # bytes of one load: how many there are
+    stores: dict[int, int]
 
 
 def inspect(compiled: Any, target: str) -> Found:
@@ -60,8 +63,11 @@ def nvidia(compiled: Any, target: str) -> Found:
         usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     registers, stack = (int(re.findall(rf"{key}:(\d+)", usage)[-1]) for key in ("REG", "STACK"))
     shared, warps = compiled.metadata.shared, compiled.metadata.num_warps
-    loads = Counter(int(vector or 1) * int(bits) // 8 for vector, bits in LOAD_PTX.findall(compiled.asm["ptx"]))
-    return Found(registers, stack, shared, occupancy(target, registers, shared, warps), dict(loads))
+    loads, stores = (
+        Counter(int(vector or 1) * int(bits) // 8 for vector, bits in pattern.findall(compiled.asm["ptx"]))
+        for pattern in (LOAD_PTX, STORE_PTX)
+    )
+    return Found(registers, stack, shared, occupancy(target, registers, shared, warps), dict(loads), dict(stores))
 
 
 def occupancy(target: str, registers: int, shared: int, warps: int) -> float:
@@ -82,8 +88,11 @@ def amd(compiled: Any) -> Found:
     registers, shared = number("vgpr_count"), number("group_segment_fixed_size")
     shared = max(shared, compiled.metadata.shared)
     spills = number("vgpr_spill_count") + number("sgpr_spill_count")
-    loads = Counter(4 * int(words or 1) if not narrow else 2 for words, narrow in LOAD_AMD.findall(text))
+    loads, stores = (
+        Counter(4 * int(words or 1) if not narrow else 2 for words, narrow in pattern.findall(text))
+        for pattern in (LOAD_AMD, STORE_AMD)
+    )
     waves = min(WAVES, VECTOR_REGISTERS // (-(-registers // 8) * 8))
     if shared:
         waves = min(waves, LOCAL_DATA_SHARE // shared * warps // 4)
-    return Found(registers, spills, shared, waves / WAVES, dict(loads))
+    return Found(registers, spills, shared, waves / WAVES, dict(loads), dict(stores))

@@ -4,7 +4,9 @@ import json
 from typing import Any
 
 from bench import report
-from bench.gpu import model
+from bench.gpu import cover, model
+from bench.gpu.build import Problem
+from bench.gpu.gate import FORWARD, LEAST, has_limit, wide_share
 from bench.gpu.model import GPUS, Shape
 from bench.render import table
 from sapa.backends.triton.table import TILES
@@ -17,20 +19,57 @@ SHAPES = {"float32": Shape(), "bfloat16": Shape(itemsize=2), "float32, C = 2048"
 
 
 def kernels(found: dict[str, Any]) -> str:
-    targets = list(dict.fromkeys(row["target"] for row in found["kernels"]))
-    cells: dict[tuple[str, ...], dict[str, str]] = {}
+    """The table of tiles; the bytes of wide loads as a share of those of all loads."""
+    heads, cells = [], {}
     for row in found["kernels"]:
+        if row["case"]:
+            continue
         t = row["tile"]
-        name = row["kernel"] if row["dtype"] == "float32" else f"{row['kernel']}, {row['dtype']}"
-        tile = f"{t['points']} x {t['BC']}, {t['BD']}"
-        place = cells.setdefault((f"`{name}`", row["layout"], tile), {})
-        widest = max(map(int, row["loads"]))
-        place[row["target"]] = f"{row['registers']} / {row['shared'] / 1024:.3g} / {row['occupancy']:.0%} / {widest}"
-    rows = [[*head, *(place[target] for target in targets)] for head, place in cells.items()]
+        notes = [row["dtype"]] * (row["dtype"] != "float32") + [f"scale {row['scale']}"] * (row["scale"] != 2)
+        head = (", ".join([f"`{row['kernel']}`", *notes]), row["layout"], f"{t['points']} x {t['BC']}, {t['BD']}")
+        heads.append(head)
+        cells[head, row["target"]] = (
+            f"{row['registers']} / {row['shared'] / 1024:.3g} / {row['occupancy']:.0%} / {wide_share(row):.0%}"
+        )
     spilled = sum(row["spills"] > 0 for row in found["kernels"])
-    note = f"{len(found['kernels'])} binaries, of which {spilled or 'none'} spill registers. "
+    note = (
+        f"{len(found['kernels'])} binaries in this table and the next, of which {spilled or 'none'} spill registers. "
+    )
     made = f"Made by triton {found['triton']} as it comes with torch {found['torch']}.\n"
-    return table(["kernel", "format", "points x C, D", *targets], rows) + "\n" + note + made
+    return by_target(["kernel", "format", "points x C, D"], heads, cells) + "\n" + note + made
+
+
+def cases(found: dict[str, Any]) -> str:
+    """What the cases are, and registers / occupancy of each kernel."""
+    meaning = [[case, meaning_of(problem)] for case, problem in (cover.ATTEND | cover.ASSEMBLE).items()]
+    heads, cells = [], {}
+    for row in found["kernels"]:
+        if not row["case"]:
+            continue
+        limit = f"{LEAST[row['kernel'] in FORWARD]:.0%}" if has_limit(row) else "none"
+        name = f"`{row['kernel']}`"
+        if (row["kernel"], row["case"]) in cover.OTHER_SCALES:
+            name += f", scale {row['scale']}"
+        heads.append((name, row["case"], limit))
+        cells[heads[-1], row["target"]] = f"{row['registers']} / {row['occupancy']:.0%}"
+    return table(["case", "call"], meaning) + "\n" + by_target(["kernel", "case", "limit"], heads, cells)
+
+
+def by_target(head: list[str], rows: list[tuple[str, ...]], cells: dict[tuple[tuple[str, ...], str], str]) -> str:
+    targets = list(dict.fromkeys(target for _, target in cells))
+    return table(
+        [*head, *targets], [[*row, *(cells[row, target] for target in targets)] for row in dict.fromkeys(rows)]
+    )
+
+
+def meaning_of(problem: Problem) -> str:
+    is_assemble = problem in cover.ASSEMBLE.values()
+    layout = f"{problem.layout}, q {problem.q_layout}" if problem.q_layout else problem.layout
+    what = [problem.dtype, layout, f"scale {problem.scale}", "K = {} x {}".format(*problem.kernel_size)]
+    what += [f"C = {problem.C}", f"G = {problem.groups}" if is_assemble else f"D = {problem.D}"]
+    if not is_assemble:
+        what += [f"normalize {problem.normalize}", f"border {problem.border}"] + ["bias"] * problem.has_bias
+    return ", ".join(what + ["offsets of 64 bits"] * (problem.low[0] > 64))
 
 
 def traffic() -> str:
@@ -61,7 +100,8 @@ def traffic() -> str:
 def page() -> str:
     """docs/gpu.md as it should be."""
     text = PAGE.read_text()
-    for name, section in {"kernels": kernels(json.loads(RESULTS.read_text())), "traffic": traffic()}.items():
+    found = json.loads(RESULTS.read_text())
+    for name, section in {"kernels": kernels(found), "cases": cases(found), "traffic": traffic()}.items():
         begin, end = f"<!-- gpu:{name} -->\n", f"<!-- /gpu:{name} -->"
         before, rest = text.split(begin)
         text = before + begin + section + end + rest.split(end, 1)[1]

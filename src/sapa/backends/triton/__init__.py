@@ -1,7 +1,7 @@
 """GPU kernels in Triton for NVIDIA, AMD and Intel: compiled when they are first used, nothing at install.
 
-`tiles.py` and `scores.py` are what the kernels are made of, `forward.py` and `backward.py` are the kernels,
-`operators.py` launches them. docs/gpu.md says what they compile to and what has been shown of them.
+The kernels are in `forward.py`, `backward.py` and `assembly.py`, what they are made of in `tiles.py`, `maps.py` and
+`scores.py`; `operators.py` launches them. docs/gpu.md says what they compile to and what has been shown of them.
 """
 
 import os
@@ -18,6 +18,7 @@ from sapa.backends.reference import Bias
 from sapa.geometry import Size
 
 DEVICES = ("cuda", "xpu")  # an AMD GPU is a cuda device to PyTorch
+OLDEST = (3, 4)  # of Triton
 
 __all__ = [
     "assemble",
@@ -41,7 +42,7 @@ def why_not(device: torch.device | None = None) -> str | None:
         return None
     if not any(torch.get_device_module(kind).is_available() for kind in DEVICES):
         return "PyTorch finds no cuda or xpu device"
-    return _too_old(device)
+    return _too_old(device) or _no_driver()
 
 
 def is_interpreted() -> bool:
@@ -55,6 +56,20 @@ def _too_old(device: torch.device | None) -> str | None:
         return None
     major, minor = torch.cuda.get_device_capability(device)
     return None if major >= 8 else f"the GPU has compute capability {major}.{minor}; the kernels are built for 8.0"
+
+
+@cache
+def _no_driver() -> str | None:
+    """Triton compiles a part of its driver in C when it starts, which is when a missing compiler shows."""
+    triton = import_module("triton")
+    if tuple(int(part) for part in triton.__version__.split(".")[:2]) < OLDEST:
+        return f"triton is {triton.__version__}; the kernels need {OLDEST[0]}.{OLDEST[1]} or later"
+    try:
+        triton.runtime.driver.active.get_current_target()
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        return f"triton cannot start its driver, which takes a C compiler and the headers of Python: {reason}"
+    return None
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, normalize: str, border: str) -> Tensor:

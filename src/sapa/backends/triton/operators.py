@@ -7,8 +7,9 @@ import triton
 from torch import Tensor
 
 from sapa.backends.reference import Bias
-from sapa.backends.triton import backward, forward
-from sapa.backends.triton.launch import Meta, empty, launch, sizes_of
+from sapa.backends.triton import assembly, backward, forward
+from sapa.backends.triton.fit import Meta
+from sapa.backends.triton.launch import empty, launch, sizes_of
 from sapa.geometry import Size, size_of
 
 
@@ -19,7 +20,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, norma
         "attend",
         forward.attend_kernel,
         {"out": y, "q": q, "k": k, "v": v},
-        sizes=sizes_of(q, k, kernel_size),
+        sizes=sizes_of("attend", q, kernel_size, k=k),
         owns="points",
         blocks=lambda meta: triton.cdiv(C, meta["BC"]),
         C=C,
@@ -37,9 +38,9 @@ def attend_backward(
     C, D = v.shape[1], q.shape[1]
     dq, dk, dv = (empty(tuple(x.shape), x) for x in (q, k, v))
     # peak, one over the sum, and delta of each point
-    state = torch.empty((len(q), *size_of(q), 3), dtype=_wide(v), device=v.device)
+    state = torch.empty((len(q), 3, *size_of(q)), dtype=_wide(v), device=v.device)
     options = {"C": C, "D": D, "NORMALIZE": normalize, "BORDER": border, "state": state, **_tables(bias, v)}
-    run = partial(launch, sizes=sizes_of(q, k, kernel_size), **options)
+    run = partial(launch, sizes=sizes_of("attend", q, kernel_size, k=k), **options)
 
     def values(meta: Meta) -> int:
         return triton.cdiv(C, meta["BC"])
@@ -53,9 +54,9 @@ def attend_backward(
     run("keys", backward.keys_kernel, {"dk": dk, **maps}, owns="cells", blocks=embeddings)
     grads = [dq, dk, dv]
     for axis, table in enumerate(bias or ()):
-        parts = state.new_empty((*state.shape[:3], table.shape[1]))  # [B, H, W, Kh], then [B, H, W, Kw]
+        parts = state.new_empty((len(q), table.shape[1], *size_of(q)))  # [B, Kh, H, W], then [B, Kw, H, W]
         run("bias", backward.bias_kernel, maps, owns="points", blocks=_one, parts=parts, AXIS=axis)
-        grads.append(parts.sum((0, 2 - axis)).to(table.dtype))
+        grads.append(parts.sum((0, 3 - axis)).T.to(table.dtype).contiguous())
     return grads
 
 
@@ -64,9 +65,9 @@ def assemble(v: Tensor, w: Tensor, kernel_size: Size, groups: int) -> Tensor:
     y = empty((*v.shape[:2], *size_of(w)), v)
     launch(
         "assemble",
-        forward.assemble_kernel,
+        assembly.assemble_kernel,
         {"out": y, "v": v, "w": w},
-        sizes=sizes_of(w, v, kernel_size),
+        sizes=sizes_of("assemble", w, kernel_size, v=v),
         owns="points",
         blocks=lambda meta: groups * triton.cdiv(C, meta["BC"]),
         C=C,
@@ -78,15 +79,15 @@ def assemble(v: Tensor, w: Tensor, kernel_size: Size, groups: int) -> Tensor:
 def assemble_backward(g: Tensor, v: Tensor, w: Tensor, kernel_size: Size, groups: int) -> list[Tensor]:
     C = v.shape[1] // groups
     dv, dw = empty(tuple(v.shape), v), empty(tuple(w.shape), w)
-    run = partial(launch, sizes=sizes_of(w, v, kernel_size), C=C, G=groups)
+    run = partial(launch, sizes=sizes_of("assemble", w, kernel_size, v=v), C=C, G=groups)
 
     def values(meta: Meta) -> int:
         return groups * triton.cdiv(C, meta["BC"])
 
-    run("assemble_values", backward.assemble_values_kernel, {"dv": dv, "g": g, "w": w}, owns="cells", blocks=values)
+    run("assemble_values", assembly.assemble_values_kernel, {"dv": dv, "g": g, "w": w}, owns="cells", blocks=values)
     run(
         "assemble_weights",
-        backward.assemble_weights_kernel,
+        assembly.assemble_weights_kernel,
         {"dw": dw, "g": g, "v": v},
         owns="points",
         blocks=lambda meta: groups,

@@ -3,7 +3,8 @@
 import triton
 import triton.language as tl
 
-from sapa.backends.triton.tiles import dot, is_inside
+from sapa.backends.triton.maps import dot, plane
+from sapa.backends.triton.tiles import is_inside
 
 EPSILON = tl.constexpr(1e-6)
 
@@ -13,14 +14,14 @@ def score(
     q, q_strides, y, x, is_point, k, k_strides, i, j, rows, columns, ty, tx, D, sizes,
     BD: tl.constexpr, ONE: tl.constexpr, BORDER: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """s[p, t] for points [U, N] and the low-res point [N] at their tap (ty, tx); -inf leaves the tap out."""
+    """s[p, t] for points [U, N, V] and the low-res point [N] at their tap (ty, tx); -inf leaves the tap out."""
     is_low = is_inside(i, j, sizes)
     s = dot(q, q_strides, y, x, is_point, k, k_strides, i, j, is_low, D, BD, ONE, INDEX, ACC)
     if rows is not None:
         s += tl.load(rows + y * sizes[4] + ty, mask=is_point, other=0)
         s += tl.load(columns + x * sizes[5] + tx, mask=is_point, other=0)
     if BORDER == "mask":
-        s = tl.where(is_low[None, :], s, float("-inf"))
+        s = tl.where(is_low[None, :, None], s, float("-inf"))
     return s
 
 
@@ -68,14 +69,13 @@ def slope(s, w, inverse, NORMALIZE: tl.constexpr):
 
 @triton.jit
 def sums(
-    q, q_strides, y, x, is_point, k, k_strides, i, j, rows, columns, D, sizes, U: tl.constexpr, N: tl.constexpr,
-    BD: tl.constexpr, ONE: tl.constexpr, NORMALIZE: tl.constexpr, BORDER: tl.constexpr, INDEX: tl.constexpr,
-    ACC: tl.constexpr,
+    q, q_strides, y, x, is_point, k, k_strides, i, j, rows, columns, D, sizes, BD: tl.constexpr, ONE: tl.constexpr,
+    NORMALIZE: tl.constexpr, BORDER: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """The largest score of each point, and one over the sum of f(s): [U, N] each."""
+    """The largest score of each point, and one over the sum of f(s): [U, N, V] each."""
     # finite, so that a point all of whose taps are left out gets weights of 0 rather than of inf - inf
-    peak = tl.full([U, N], -1.7976931348623157e308 if tl.float64 == ACC else -3.4028234663852886e38, ACC)
-    total = tl.zeros([U, N], ACC)
+    peak = tl.full(x.shape, -1.7976931348623157e308 if tl.float64 == ACC else -3.4028234663852886e38, ACC)
+    total = tl.zeros(x.shape, ACC)
     if NORMALIZE == "none":
         inverse = total + 1
     else:
@@ -93,3 +93,22 @@ def sums(
                 total += activation(s, peak, NORMALIZE)
         inverse = 1 / (tl.where(total == 0, 1, total) if NORMALIZE == "softmax" else total + EPSILON)
     return peak, inverse
+
+
+@triton.jit
+def score_gradient(
+    state, g, g_strides, q, q_strides, y, x, is_point, k, k_strides, v, v_strides, i, j, is_low, rows, columns,
+    ty, tx, C, D, sizes, BC: tl.constexpr, BD: tl.constexpr, ONE_C: tl.constexpr, ONE_D: tl.constexpr,
+    NORMALIZE: tl.constexpr, BORDER: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """ds[p, t] of points [U, N, V] and the low-res point [N] at their tap, from what `points_kernel` has left."""
+    s = score(
+        q, q_strides, y, x, is_point, k, k_strides, i, j, rows, columns, ty, tx, D, sizes,
+        BD, ONE_D, BORDER, INDEX, ACC,
+    )  # fmt: skip
+    dw = dot(g, g_strides, y, x, is_point, v, v_strides, i, j, is_low, C, BC, ONE_C, INDEX, ACC)
+    peak = tl.load(state + plane(0, y, x, sizes), mask=is_point, other=0)
+    inverse = tl.load(state + plane(1, y, x, sizes), mask=is_point, other=0)
+    delta = tl.load(state + plane(2, y, x, sizes), mask=is_point, other=0)
+    w = activation(s, peak, NORMALIZE) * inverse
+    return tl.where(is_point, slope(s, w, inverse, NORMALIZE) * (dw - delta), 0)

@@ -1,11 +1,13 @@
-"""Inside the kernels: which points a program holds, and where they lie in memory.
+"""Inside the kernels: which points a program holds.
 
-A program takes N low-res cells and, on the high-res side, U of the points of each: a tile of high-res points is
-[U, N], and with channels [U, channels, N]. U stands first on purpose. Triton then keeps it in the registers of a
-thread, so that a value of the window, [channels, N], is loaded once and serves all U points; N and the channels go
-to the threads, in the order in which they lie side by side in memory.
+A program takes N low-res cells and, on the high-res side, U times V of the points of each: a tile of high-res points is
+[U, N, V], and with channels [U, channels, N, V]. U stands first on purpose. Triton then keeps it in the registers of a
+thread, so that a value of the window, [channels, N], is loaded once and serves all of its points; N and the channels
+go to the threads, in the order in which they lie side by side in memory. V stands last: so many neighbours in a row of
+a planar map make one load. It is 1 for other maps, and where the ratio of sizes is not whole.
 
-`sizes` is (H, W, low_h, low_w, Kh, Kw). INDEX is int64 where an offset may not fit 32 bits.
+`sizes` is (H, W, low_h, low_w, Kh, Kw). A cell has SY times SX points; both are 0 where the ratio is not whole.
+INDEX is int64 where an offset may not fit 32 bits.
 """
 
 import triton
@@ -32,28 +34,45 @@ def cells(number, sizes, N: tl.constexpr, INDEX: tl.constexpr):
 
 
 @triton.jit
-def phases(sizes):
-    """High-res points in a cell at most: there are fewer in some where the ratio is not whole."""
-    return tl.cdiv(sizes[0], sizes[2]) * tl.cdiv(sizes[1], sizes[3])
+def turns(sizes, SY: tl.constexpr, SX: tl.constexpr, U: tl.constexpr, V: tl.constexpr):
+    """How many programs, or turns of a loop, the points of a cell are for: some have fewer where cells differ."""
+    if SX > 0:
+        found = tl.cdiv(SY * (SX // V), U)
+    else:
+        found = tl.cdiv(tl.cdiv(sizes[0], sizes[2]) * tl.cdiv(sizes[1], sizes[3]), U)
+    return found
 
 
 @triton.jit
-def points(i, j, is_cell, part, sizes, U: tl.constexpr):
-    """Row and column of some points of each cell, and whether they exist: [U, N] each."""
-    down, right = split(part * U + tl.arange(0, U), tl.cdiv(sizes[1], sizes[3]))
-    y = first(i, sizes[0], sizes[2])[None, :] + down[:, None]
-    x = first(j, sizes[1], sizes[3])[None, :] + right[:, None]
-    is_own = (y < first(i + 1, sizes[0], sizes[2])[None, :]) & (x < first(j + 1, sizes[1], sizes[3])[None, :])
-    return y, x, is_own & is_cell[None, :]
+def points(i, j, is_cell, part, sizes, SY: tl.constexpr, SX: tl.constexpr, U: tl.constexpr, V: tl.constexpr):
+    """Row and column of some points of each cell, and whether they exist: [U, N, 1], [U, N, V] and [U, N, 1]."""
+    number = part * U + tl.arange(0, U)
+    is_point = is_cell[None, :]
+    if SX > 0:
+        down, right = split(number, SX // V)
+        y = (i * SY)[None, :] + down[:, None]
+        x = (j * SX)[None, :] + (right * V)[:, None]
+        if SY * (SX // V) % U != 0:
+            is_point &= (down < SY)[:, None]
+    else:
+        down, right = split(number, tl.cdiv(sizes[1], sizes[3]))
+        y = first(i, sizes[0], sizes[2])[None, :] + down[:, None]
+        x = first(j, sizes[1], sizes[3])[None, :] + right[:, None]
+        is_point &= y < first(i + 1, sizes[0], sizes[2])[None, :]
+        is_point &= x < first(j + 1, sizes[1], sizes[3])[None, :]
+    return y[:, :, None], x[:, :, None] + tl.arange(0, V)[None, None, :], is_point[:, :, None]
 
 
 @triton.jit
-def block_of_points(number, sizes, U: tl.constexpr, N: tl.constexpr, INDEX: tl.constexpr):
-    """Batch, cells [N] and points [U, N] of a program that holds high-res points."""
-    number, part = split(number, tl.cdiv(phases(sizes), U))
+def block_of_points(
+    number, sizes, SY: tl.constexpr, SX: tl.constexpr, U: tl.constexpr, V: tl.constexpr, N: tl.constexpr,
+    INDEX: tl.constexpr,
+):  # fmt: skip
+    """Batch, cells [N] and points of a program that holds high-res points."""
+    number, part = split(number, turns(sizes, SY, SX, U, V))
     b, block = split(number, tl.cdiv(sizes[2] * sizes[3], N))
     i, j, is_cell = cells(block, sizes, N, INDEX)
-    y, x, is_point = points(i, j, is_cell, part, sizes, U)
+    y, x, is_point = points(i, j, is_cell, part, sizes, SY, SX, U, V)
     return b.to(tl.int64), i, j, y, x, is_point
 
 
@@ -67,39 +86,3 @@ def channels(number, size, BC: tl.constexpr, INDEX: tl.constexpr):
     """The channels of a block, and whether they exist."""
     c = number * BC + tl.arange(0, BC)
     return c.to(INDEX), c < size
-
-
-@triton.jit
-def low(strides, c, i, j):
-    """Where channels of low-res points lie: [channels, N]."""
-    return (c * strides[1])[:, None] + (i * strides[2] + j * strides[3])[None, :]
-
-
-@triton.jit
-def high(strides, c, y, x):
-    """Where channels of high-res points lie: [U, channels, N]."""
-    return (c * strides[1])[None, :, None] + (y * strides[2] + x * strides[3])[:, None, :]
-
-
-@triton.jit
-def dot_block(a, a_strides, y, x, is_point, b, b_strides, i, j, is_low, c, is_channel, ACC: tl.constexpr):
-    """<a[p], b[i]> over these channels: points [U, N], one low-res point for each column, to [U, N]."""
-    at, there = high(a_strides, c, y, x), is_channel[None, :, None] & is_point[:, None, :]
-    a_tile = tl.load(a + at, mask=there, other=0).to(ACC)
-    b_tile = tl.load(b + low(b_strides, c, i, j), mask=is_channel[:, None] & is_low[None, :], other=0).to(ACC)
-    return tl.sum(a_tile * b_tile[None, :, :], 1)
-
-
-@triton.jit
-def dot(
-    a, a_strides, y, x, is_point, b, b_strides, i, j, is_low, C, BC: tl.constexpr, ONE: tl.constexpr,
-    INDEX: tl.constexpr, ACC: tl.constexpr,
-):  # fmt: skip
-    """<a[p], b[i]> over all channels. In ONE block, a tile that the loop around leaves alone stays in registers."""
-    c, is_channel = channels(0, C, BC, INDEX)
-    total = dot_block(a, a_strides, y, x, is_point, b, b_strides, i, j, is_low, c, is_channel, ACC)
-    if not ONE:
-        for n in range(1, tl.cdiv(C, BC)):
-            c, is_channel = channels(n, C, BC, INDEX)
-            total += dot_block(a, a_strides, y, x, is_point, b, b_strides, i, j, is_low, c, is_channel, ACC)
-    return total

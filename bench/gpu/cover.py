@@ -1,0 +1,49 @@
+"""Calls that are unlike the usual one, chosen so that together they meet every option of the kernels."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bench.gpu.build import Problem
+
+LARGE = 8256  # points in a row and a column of a map with 32 channels or more: offsets of 64 bits
+PLANAR = "planar"
+
+ATTEND = {
+    "A1": Problem(D=64, dtype="bfloat16", normalize="relu", border="mask"),
+    "A2": Problem(
+        *(16, 32, 4, (3, 3)),
+        low=(LARGE // 4, LARGE // 4),
+        dtype="float16",
+        layout=PLANAR,
+        has_bias=True,
+        axis=1,
+        normalize="sigmoid",
+        border="mask",
+    ),
+    "A3": Problem(1, 4, 8, (1, 3), dtype="float64", layout=PLANAR, normalize="softplus"),
+    "A4": Problem(2048, 128, dtype="bfloat16", q_layout=PLANAR, axis=1, normalize="none", border="mask"),
+    "A5": Problem(scale=1.5, layout=PLANAR),
+}
+ASSEMBLE = {
+    "B1": Problem(dtype="bfloat16", layout=PLANAR),
+    "B2": Problem(1, scale=3, kernel_size=(3, 3), groups=4, low=(LARGE // 3, LARGE // 3), dtype="float64"),
+    "B3": Problem(2048, scale=8, kernel_size=(1, 1), groups=4, dtype="float16", layout=PLANAR),
+    "B4": Problem(scale=2.5),
+}
+OTHER_SCALES = {("keys", "A2"): 3, ("values", "A2"): 1}
+
+
+def problem(kernel: str, case: str) -> Problem:
+    found = (ATTEND | ASSEMBLE)[case]
+    if scale := OTHER_SCALES.get((kernel, case)):
+        found = replace(found, scale=scale, low=(LARGE // scale, LARGE // scale))
+    # the gradients of a bias are made only where there is one
+    return replace(found, has_bias=True) if kernel == "bias" else found
+
+
+def cases() -> Iterator[tuple[str, str]]:
+    """Kernel and case."""
+    for kernel in ("attend", "points", "values", "keys", "bias"):
+        yield from ((kernel, case) for case in ATTEND)
+    for kernel in ("assemble", "assemble_values", "assemble_weights"):
+        yield from ((kernel, case) for case in ASSEMBLE)

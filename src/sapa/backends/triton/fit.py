@@ -1,0 +1,81 @@
+"""How the tiles of the table are cut to a problem and to a GPU: the constants a kernel is compiled with."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+
+from sapa.backends.triton.table import Tile
+
+Sizes = tuple[int, int, int, int, int, int]  # H, W, low_h, low_w, Kh, Kw
+Meta = dict[str, Any]
+
+MOST_PHASES = 16  # points of a cell that one program holds
+MOST_NEIGHBOURS = 4  # points of a row in one load: 16 bytes of float32
+MOST_REGISTERS = 255  # that a thread of an NVIDIA GPU can have
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a kernel has to do for one sample."""
+
+    phases: int  # high-res points of a cell, at most
+    cells: int
+    C: int
+    D: int | None
+    V: int  # neighbours that are loaded together
+    has_bias: bool = False
+    is_mixed: bool = False  # some maps are planar, some channels_last
+    is_large: bool = False  # offsets of 64 bits
+    is_double: bool = False
+
+    @property
+    def is_usual(self) -> bool:
+        return self.phases == 4 and not (self.has_bias or self.is_mixed or self.is_large or self.is_double)
+
+
+def steps(sizes: Sizes) -> tuple[int, int]:
+    """High-res points of a cell, down and right; 0 where the ratio is not whole, as cells differ."""
+    H, W, low_h, low_w = sizes[:4]
+    return (H // low_h, W // low_w) if H % low_h == 0 and W % low_w == 0 else (0, 0)
+
+
+def neighbours(SX: int, layout: str) -> int:
+    """How many points of a row are loaded together: in a planar map they lie side by side."""
+    return math.gcd(SX, MOST_NEIGHBOURS) if SX and layout == "planar" else 1
+
+
+def meta_of(tile: Tile, kernel: Any, work: Work, target: GPUTarget | None) -> Meta:
+    """The constants of a kernel for this tile: where channels are few, cells are more."""
+    less = 1 if target is None else fewer(tile, work)
+    U = min(MOST_PHASES // less // work.V, triton.next_power_of_2(work.phases // work.V))
+    BC = min(tile.BC, triton.next_power_of_2(work.C))
+    BD = min(tile.BD, triton.next_power_of_2(work.C if work.D is None else work.D))
+    spare = tile.BC // BC if work.D is None else min(tile.BC // BC, tile.BD // BD)
+    N = min(max(1, spare * tile.points // less // (U * work.V)), triton.next_power_of_2(work.cells))
+    found = {"U": U, "V": work.V, "N": N, "BC": BC, "BD": BD}
+    found |= {"ONE_C": work.C <= BC, "ONE_D": work.D is not None and work.D <= BD}
+    return {key: value for key, value in found.items() if key in kernel.arg_names} | options_of(tile, work, target)
+
+
+def fewer(tile: Tile, work: Work) -> int:
+    """By how much the points of a program are fewer, as a call needs more registers for each."""
+    if work.is_usual:
+        return 1
+    is_wide = work.is_double or (work.is_large and tile.less > 1)
+    return max(tile.less, 4) if is_wide else tile.less
+
+
+def options_of(tile: Tile, work: Work, target: GPUTarget | None) -> Meta:
+    """What the compiler is told besides; there is no target in the interpreter."""
+    if target is None:
+        return {}
+    if target.backend == "hip":
+        # a wave has 64 threads on AMD's data centre GPUs and 32 on the others
+        return {"num_warps": tile.warps * 32 // target.warp_size}
+    if target.backend != "cuda":
+        return {"num_warps": tile.warps}
+    more = 4 if work.is_double else 2 if work.phases > MOST_PHASES else 1
+    return {"num_warps": tile.warps, "maxnreg": min(more * tile.registers, MOST_REGISTERS)}

@@ -32,7 +32,8 @@ def build(up: Up | None, *, weights: str | None = None, num_classes: int = 150, 
     if weights is not None:
         pixels.encoder = _backbone(weights, pixels.encoder.config)
     # it is there, but no output passes through it, and several processes would wait for its gradient
-    pixels.encoder.model.layernorm.requires_grad_(False)
+    backbone: Any = pixels.encoder
+    backbone.model.layernorm.requires_grad_(False)
     if up is not None:
         fpn = pixels.decoder.fpn
         fpn.layers = nn.Sequential(*(Layer(layer, up) for layer in fpn.layers))

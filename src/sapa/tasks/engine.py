@@ -352,7 +352,7 @@ def evaluate(task: Task, model: nn.Module, data: Any, accelerator: Accelerator, 
             there = cast(Batch, send_to_device(batch, accelerator.device, non_blocking=True))
             with accelerator.autocast():
                 prediction = task.predict(model, there)
-            seen = there if place == accelerator.device else send_to_device(batch, place)
+            seen = there if place == accelerator.device else cast(Batch, send_to_device(batch, place))
             task.update(metric, send_to_device(prediction, place), seen)
     return {name: float(value) for name, value in metric.compute().items()}
 

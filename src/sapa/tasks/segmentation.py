@@ -29,7 +29,7 @@ class Segmentation(Task):
         net, options = self.preset.net, self.options()
         if net in ENCODERS:
             return Pyramid(net, up, self.count, **options)
-        model = models.build(net, up, num_classes=self.count, pretrained=self.preset.pretrained, **options)
+        model: Any = models.build(net, up, num_classes=self.count, pretrained=self.preset.pretrained, **options)
         if net in BY_QUERIES:
             model.criterion.get_num_masks = _mask_count
         return model

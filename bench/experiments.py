@@ -1,0 +1,92 @@
+"""The comparisons of docs/results.md: what is trained, and the command that does it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+WEIGHTS = "mobilenet_v2-b0353104.pth"
+PAPER = ("sapa_i", "sapa_b", "sapa_g")
+START = "kernel_size=3,prior=gaussian"
+OURS = (f"sapa_b:{START}", f"sapa_g:{START}")
+# for tasks other than the first
+FEWER = ("bilinear", "carafe", "sapa_b", *OURS)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One call of `sapa compare`.
+
+    Attributes:
+        upsamplers: as they are written on the command line, bilinear first where it is the base.
+        data: the folder, by a name that a reader knows; None draws scenes.
+        fields: of the preset, where they differ from it.
+        sweep: compares an option of SAPA instead of upsamplers.
+        pictured: those in the picture; none, no picture.
+        samples: which of the four pictures of a run are shown.
+        has_widths: tells how wide kernels of SAPA are before and after.
+    """
+
+    task: str
+    upsamplers: tuple[str, ...] = ()
+    data: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    seeds: int = 2
+    sweep: str | None = None
+    pictured: tuple[str, ...] = ()
+    samples: tuple[int, ...] = (0, 2)
+    has_widths: bool = False
+
+    def command(self, name: str) -> str:
+        """As a reader can run it."""
+        parts = [f"sapa compare {self.task}"]
+        if self.data is not None:
+            parts.append(f"--data {self.data} --preset small --weights {WEIGHTS}")
+        parts += [f"--set {key}={value}" for key, value in self.fields.items()]
+        if self.sweep is not None:
+            parts.append(f"--sweep {self.sweep}")
+        if self.upsamplers:
+            parts.append(f"--upsamplers {','.join(self.upsamplers)}")
+        parts.append(f"--seeds {self.seeds} -o runs/{name}")
+        lines = [" ".join(parts)] if len(parts) < 4 else [" ".join(parts[:-2]), " ".join(parts[-2:])]
+        return " \\\n    ".join(lines)
+
+
+SHOWN = ("bilinear", "carafe", "sapa_b", OURS[0])
+EXPERIMENTS: dict[str, Experiment] = {
+    "camvid": Experiment(
+        "segmentation",
+        (
+            *("bilinear", "nearest", "carafe", "indexnet_hin", "a2u", "fade", "dysample", *PAPER),
+            *("sapa_b:kernel_size=3", "sapa_b:init_std=0.06", "sapa_b:prior=gaussian", *OURS),
+        ),
+        data="CamVid",
+        fields={"size": "128x160"},
+        pictured=SHOWN,
+        has_widths=True,
+    ),
+    "nyu": Experiment(
+        "depth",
+        FEWER,
+        data="NYU",
+        fields={"size": "128x160", "epochs": "6", "evaluations": "2"},
+        pictured=SHOWN,
+    ),
+    "matting": Experiment(
+        "matting",
+        FEWER,
+        data="'alphamatting?backgrounds=COCO/train2017'",
+        fields={"size": "128x160", "epochs": "6", "evaluations": "2"},
+        pictured=SHOWN,
+        samples=(0,),
+    ),
+    "bccd": Experiment(
+        "detection",
+        FEWER,
+        data="BCCD",
+        fields={"size": "128x160", "epochs": "4", "evaluations": "2"},
+        pictured=SHOWN,
+    ),
+    **{
+        option: Experiment("segmentation", sweep=option, seeds=3)
+        for option in ("similarity", "normalize", "kernel_size", "embed_dim", "border")
+    },
+}

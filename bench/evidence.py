@@ -12,6 +12,7 @@ from typing import Any
 
 from bench import report
 from bench.experiments import EXPERIMENTS, Experiment
+from bench.tables import named
 from sapa.bench import machine
 from sapa.tables import Cell, Table, markdown
 from sapa.tasks import load
@@ -73,18 +74,13 @@ def section(name: str, experiment: Experiment) -> str:
         f"{first['data']['train']} pictures to train on, {first['data']['val']} to measure, {H}x{W}, {first['steps']} "
         f"steps of {preset['batch']}, {len(found.seeds)} seeds. {verdict(found)}"
     )
-    lines = [f"```sh\n{experiment.command(name)}\n```", about, markdown(coded(table(found)))]
+    lines = [f"```sh\n{experiment.command(name)}\n```", about, markdown(named(table(found)))]
     if experiment.pictured:
         shown = ", ".join(f"`{label}`" for label in experiment.pictured)
         below = f", with the error below. {found.task.error}" if found.task.error else "."
         lines.append(f"![Image, truth and predictions](img/results/{name}.jpg)")
         lines.append(f"From the left: the picture and the truth, then {shown}{below}")
     return "\n\n".join(line.rstrip() for line in lines) + "\n"
-
-
-def coded(found: Table) -> Table:
-    """Names as code, which is what they are typed as."""
-    return Table(found.title, found.columns, [(f"`{name}`", *row) for name, *row in found.rows], found.decimals)
 
 
 def overview(names: list[str]) -> str:
@@ -129,12 +125,7 @@ def page() -> str:
     sections = {name: section(name, EXPERIMENTS[name]) for name in here}
     sections |= {f"{name} widths": widths(name) for name in here if EXPERIMENTS[name].has_widths}
     sections["overview"] = overview([name for name in here if EXPERIMENTS[name].data is not None])
-    text = PAGE.read_text()
-    for name, written in sections.items():
-        begin, end = f"<!-- results:{name} -->\n", f"<!-- /results:{name} -->"
-        before, rest = text.split(begin)
-        text = before + begin + written + end + rest.split(end, 1)[1]
-    return text
+    return report.filled(PAGE, "results", sections)
 
 
 def main() -> None:

@@ -51,6 +51,13 @@ class Experiment:
 
 
 SHOWN = ("bilinear", "carafe", "sapa_b", OURS[0])
+
+
+def shorter(task: str, data: str, epochs: int, samples: tuple[int, ...] = (0, 2)) -> Experiment:
+    fields = {"size": "128x160", "epochs": str(epochs), "evaluations": "2"}
+    return Experiment(task, FEWER, data=data, fields=fields, pictured=SHOWN, samples=samples)
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     "camvid": Experiment(
         "segmentation",
@@ -63,28 +70,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         pictured=SHOWN,
         has_widths=True,
     ),
-    "nyu": Experiment(
-        "depth",
-        FEWER,
-        data="NYU",
-        fields={"size": "128x160", "epochs": "6", "evaluations": "2"},
-        pictured=SHOWN,
-    ),
-    "matting": Experiment(
-        "matting",
-        FEWER,
-        data="'alphamatting?backgrounds=COCO/train2017'",
-        fields={"size": "128x160", "epochs": "6", "evaluations": "2"},
-        pictured=SHOWN,
-        samples=(0,),
-    ),
-    "bccd": Experiment(
-        "detection",
-        FEWER,
-        data="BCCD",
-        fields={"size": "128x160", "epochs": "4", "evaluations": "2"},
-        pictured=SHOWN,
-    ),
+    "nyu": shorter("depth", "NYU", 6),
+    # all four pictures are of one photograph, over other backgrounds
+    "matting": shorter("matting", "'alphamatting?backgrounds=COCO/train2017'", 6, samples=(0,)),
+    "bccd": shorter("detection", "BCCD", 4),
     **{
         option: Experiment("segmentation", sweep=option, seeds=3)
         for option in ("similarity", "normalize", "kernel_size", "embed_dim", "border")

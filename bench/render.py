@@ -147,12 +147,7 @@ def page() -> str:
         "upsamplers": upsamplers(ups),
         "segformer": segformer(report.load("segformer")),
     }
-    text = PAGE.read_text()
-    for name, section in sections.items():
-        begin, end = f"<!-- bench:{name} -->\n", f"<!-- /bench:{name} -->"
-        before, rest = text.split(begin)
-        text = before + begin + section + end + rest.split(end, 1)[1]
-    return text
+    return report.filled(PAGE, "bench", sections)
 
 
 def main() -> None:

@@ -27,5 +27,15 @@ def save(name: str, report: dict[str, Any], folder: Path = RESULTS) -> Path:
     return path
 
 
+def filled(page: Path, prefix: str, sections: dict[str, str]) -> str:
+    """A page in which what stands between <!-- prefix:name --> and <!-- /prefix:name --> is that section."""
+    text = page.read_text()
+    for name, section in sections.items():
+        begin, end = f"<!-- {prefix}:{name} -->\n", f"<!-- /{prefix}:{name} -->"
+        before, rest = text.split(begin)
+        text = before + begin + section + end + rest.split(end, 1)[1]
+    return text
+
+
 def load(name: str) -> dict[str, Any]:
     return json.loads((RESULTS / f"{name}.json").read_text())

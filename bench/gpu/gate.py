@@ -62,8 +62,8 @@ def wide_share(row: dict[str, Any]) -> float:
 
 
 def has_limit(row: dict[str, Any]) -> bool:
-    """Whether occupancy is held to a limit: float64 and cells of many points need registers more than threads."""
-    return row["dtype"] != "float64" and row["scale"] <= 4
+    """Whether occupancy is held to a limit: float64 needs registers more than threads."""
+    return row["dtype"] != "float64"
 
 
 def faults(row: dict[str, Any]) -> list[str]:

@@ -99,10 +99,5 @@ def traffic() -> str:
 
 def page() -> str:
     """docs/gpu.md as it should be."""
-    text = PAGE.read_text()
     found = json.loads(RESULTS.read_text())
-    for name, section in {"kernels": kernels(found), "cases": cases(found), "traffic": traffic()}.items():
-        begin, end = f"<!-- gpu:{name} -->\n", f"<!-- /gpu:{name} -->"
-        before, rest = text.split(begin)
-        text = before + begin + section + end + rest.split(end, 1)[1]
-    return text
+    return report.filled(PAGE, "gpu", {"kernels": kernels(found), "cases": cases(found), "traffic": traffic()})

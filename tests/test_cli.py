@@ -94,7 +94,7 @@ def test_bench_says_what_is_wrong_with_its_options() -> None:
 
 def test_bench_without_the_gpu_it_should_run_on() -> None:
     if torch.cuda.is_available():
-        pytest.skip("there is one")
+        pytest.skip("this machine has a GPU, and so another answer")
     result = CliRunner().invoke(app, ["bench", "--device", "cuda"])
     assert result.exit_code == 1
     assert f"sapa bench: PyTorch {torch.__version__} finds no cuda device on this machine." in result.output

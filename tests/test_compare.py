@@ -224,7 +224,7 @@ def test_commands_say_what_is_wrong(arguments: tuple[str, ...], message: str, tm
 
 
 def test_trackers_are_accelerates(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
+    pytest.importorskip("tensorboard", reason="needs tensorboard: pip install 'sapa[dev]'")
     result = invoke("train", "-o", tmp_path / "run", "--log", "tensorboard", *SMALL)
     assert result.exit_code == 0, result.output
     assert list((tmp_path / "run").rglob("events.out.tfevents.*"))

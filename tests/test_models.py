@@ -20,8 +20,8 @@ from sapa.complexity import parameters
 from sapa.models import MODELS, build, fitting
 from sapa.nn import Upsampler
 
-transformers = pytest.importorskip("transformers")
-torchvision = pytest.importorskip("torchvision")
+transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'sapa[dev]'")
+torchvision = pytest.importorskip("torchvision", reason="needs torchvision: pip install 'sapa[dev]'")
 
 PAPER = {name: paper_cells.MODELS[model.paper] for name, model in MODELS.items() if model.paper in paper_cells.MODELS}
 SIDES = {"segformer_b1": 512, "maskformer_swin_b": 640, "mask2former_swin_b": 640}

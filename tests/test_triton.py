@@ -17,7 +17,7 @@ from sapa.backends import reference
 from sapa.backends import triton as kernels
 
 ROOT = Path(__file__).parents[1]
-triton = pytest.importorskip("triton")
+triton = pytest.importorskip("triton", reason="needs triton, which comes with PyTorch for Linux")
 GPUTarget = triton.backends.compiler.GPUTarget
 
 
@@ -39,7 +39,7 @@ def test_in_the_interpreter(file: str, least: int) -> None:
 
 def test_without_a_gpu_it_says_so() -> None:
     if torch.cuda.is_available() or torch.xpu.is_available():
-        pytest.skip("there is one")
+        pytest.skip("this machine has a GPU, and so another answer")
     assert sapa.status()["triton"] == "PyTorch finds no cuda or xpu device"
     assert sapa.status("cpu")["triton"] == "it runs on cuda and xpu, not on cpu"
     assert sapa.status("mps")["triton"] == "it runs on cuda and xpu, not on mps"

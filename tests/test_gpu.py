@@ -155,11 +155,12 @@ def test_the_gate_knows_what_a_layout_and_a_case_can_do() -> None:
     assert faults(planar) == []
     assert len(faults(planar | {"scale": 4})) == 2
     assert faults(planar | {"loads": {"4": 3, "8": 1}}) == ["40% in loads of 8 bytes or more: {'4': 3, '8': 1}"]
-    assert faults(planar | {"loads": {"4": 3}, "kernel": "assemble"}) == []
+    assert faults(planar | {"loads": {"4": 4, "8": 1}, "kernel": "assemble"}) == []
+    assert len(faults(planar | {"loads": {"4": 3}, "kernel": "assemble"})) == 1
     case = planar | {"case": "A1", "loads": {"4": 3}, "occupancy": 0.1}
-    assert faults(case) == faults(case | {"scale": 8}) == ["occupancy 10% with 64 registers, at least 50%"]
-    assert faults(case | {"dtype": "float64"}) == []
-    assert faults(case | {"dtype": "float64", "spills": 4}) == ["spills 4"]
+    assert faults(case) == ["occupancy 10% with 64 registers, at least 50%"]
+    assert faults(case) == faults(case | {"scale": 8}) == faults(case | {"dtype": "float64"})
+    assert faults(case | {"occupancy": 0.5, "spills": 4}) == ["spills 4"]
 
 
 def test_occupancy_is_that_of_the_published_calculator() -> None:

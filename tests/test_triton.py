@@ -169,13 +169,13 @@ def test_tiles_are_cut_to_the_problem() -> None:
     usual = {"U": 4, "V": 1, "N": 8, "BC": 64, "BD": 32, "ONE_D": True, "num_warps": 4, "maxnreg": 128}
     assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1), nvidia) == usual
     # planar: two neighbours make one load
-    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 2), nvidia) == usual | {"U": 2, "V": 2}
+    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 2, "planar"), nvidia) == usual | {"U": 2, "V": 2}
     # few channels, as of a depth map: the threads take cells instead
     depth = usual | {"N": 64, "BC": 1, "BD": 4}
     assert meta_of(tile, attend_kernel, Work(4, 4096, 1, 4, 1), nvidia) == depth
     # a large scale: the points of a cell are shared out to several programs
-    large = usual | {"U": 4, "V": 4, "N": 2, "ONE_D": False, "maxnreg": 255}
-    assert meta_of(tile, attend_kernel, Work(64, 4096, 256, 64, 4), nvidia) == large
+    large = usual | {"U": 4, "V": 4, "N": 2, "ONE_D": False}
+    assert meta_of(tile, attend_kernel, Work(64, 4096, 256, 64, 4, "planar"), nvidia) == large
     xpu = GPUTarget("xpu", "", 16)
     found = meta_of(tile, assemble_kernel, Work(9, 4, 40, None, 1), xpu)
     assert found == {"U": 16, "V": 1, "N": 2, "BC": 64, "num_warps": 4}
@@ -188,9 +188,12 @@ def test_tiles_are_cut_to_the_problem() -> None:
     assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, has_bias=True), nvidia)["N"] == 4
     assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, is_mixed=True), nvidia)["N"] == 4
     assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, is_large=True), nvidia)["N"] == 2
-    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1, is_large=True), nvidia) == usual
-    double = usual | {"N": 2, "maxnreg": 255}
-    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1, is_double=True), nvidia) == double
+    assert meta_of(tight, attend_kernel, Work(4, 4096, 19, 32, 1), nvidia)["N"] == 4  # 19 numbers are not aligned
+    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1, is_large=True), nvidia) == usual | {"N": 4}
+    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1, is_double=True), nvidia) == usual | {"U": 2, "N": 2}
+    # a point of a planar row that is loaded alone has offsets of its own into the tables of a bias
+    alone = meta_of(tight, attend_kernel, Work(9, 4096, 256, 32, 1, "planar", has_bias=True), nvidia)
+    assert (alone["U"], alone["N"]) == (4, 2)
 
 
 @pytest.mark.parametrize(

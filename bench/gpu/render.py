@@ -6,7 +6,7 @@ from typing import Any
 from bench import report
 from bench.gpu import cover, model
 from bench.gpu.build import Problem
-from bench.gpu.gate import FORWARD, LEAST, has_limit, wide_share
+from bench.gpu.gate import FORWARD, LEAST, wide_share
 from bench.gpu.model import GPUS, Shape
 from bench.render import table
 from sapa.backends.triton.table import TILES
@@ -46,7 +46,7 @@ def cases(found: dict[str, Any]) -> str:
     for row in found["kernels"]:
         if not row["case"]:
             continue
-        limit = f"{LEAST[row['kernel'] in FORWARD]:.0%}" if has_limit(row) else "none"
+        limit = f"{LEAST[row['kernel'] in FORWARD]:.0%}"
         name = f"`{row['kernel']}`"
         if (row["kernel"], row["case"]) in cover.OTHER_SCALES:
             name += f", scale {row['scale']}"

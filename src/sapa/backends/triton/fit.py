@@ -13,8 +13,9 @@ Sizes = tuple[int, int, int, int, int, int]  # H, W, low_h, low_w, Kh, Kw
 Meta = dict[str, Any]
 
 MOST_PHASES = 16  # points of a cell that one program holds
+ALIGNED = 16  # numbers; Triton asks no more of a size or a stride than to be a multiple
+MOST_POINTS = 2  # of a thread
 MOST_NEIGHBOURS = 4  # points of a row in one load: 16 bytes of float32
-MOST_REGISTERS = 255  # that a thread of an NVIDIA GPU can have
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Work:
     C: int
     D: int | None
     V: int  # neighbours that are loaded together
+    layout: str = "channels_last"
     has_bias: bool = False
     is_mixed: bool = False  # some maps are planar, some channels_last
     is_large: bool = False  # offsets of 64 bits
@@ -33,7 +35,10 @@ class Work:
 
     @property
     def is_usual(self) -> bool:
-        return self.phases == 4 and not (self.has_bias or self.is_mixed or self.is_large or self.is_double)
+        """Four points in a cell, in pairs if planar, and channels that Triton knows to be aligned."""
+        is_more = self.has_bias or self.is_mixed or self.is_large or self.is_double
+        is_paired = self.layout != "planar" or self.V > 1
+        return self.phases == 4 and is_paired and self.C % ALIGNED == 0 and not is_more
 
 
 def steps(sizes: Sizes) -> tuple[int, int]:
@@ -50,10 +55,11 @@ def neighbours(SX: int, layout: str) -> int:
 def meta_of(tile: Tile, kernel: Any, work: Work, target: GPUTarget | None) -> Meta:
     """The constants of a kernel for this tile: where channels are few, cells are more."""
     less = 1 if target is None else fewer(tile, work)
-    U = min(MOST_PHASES // less // work.V, triton.next_power_of_2(work.phases // work.V))
+    U = min(max(1, MOST_PHASES // less // work.V), triton.next_power_of_2(work.phases // work.V))
     BC = min(tile.BC, triton.next_power_of_2(work.C))
     BD = min(tile.BD, triton.next_power_of_2(work.C if work.D is None else work.D))
     spare = tile.BC // BC if work.D is None else min(tile.BC // BC, tile.BD // BD)
+    spare = min(spare, max(1, MOST_POINTS * 32 * tile.warps // tile.points))
     N = min(max(1, spare * tile.points // less // (U * work.V)), triton.next_power_of_2(work.cells))
     found = {"U": U, "V": work.V, "N": N, "BC": BC, "BD": BD}
     found |= {"ONE_C": work.C <= BC, "ONE_D": work.D is not None and work.D <= BD}
@@ -64,8 +70,12 @@ def fewer(tile: Tile, work: Work) -> int:
     """By how much the points of a program are fewer, as a call needs more registers for each."""
     if work.is_usual:
         return 1
-    is_wide = work.is_double or (work.is_large and tile.less > 1)
-    return max(tile.less, 4) if is_wide else tile.less
+    is_scattered = work.is_mixed or (work.V == 1 and (work.layout == "planar" or work.phases != 4))
+    is_more = work.has_bias or (work.D is not None and work.D > tile.BD)
+    less = tile.less * (2 if is_more and is_scattered else 1)
+    if work.is_large:
+        less *= 4 if is_scattered else 2
+    return 8 * less if work.is_double else less
 
 
 def options_of(tile: Tile, work: Work, target: GPUTarget | None) -> Meta:
@@ -77,5 +87,4 @@ def options_of(tile: Tile, work: Work, target: GPUTarget | None) -> Meta:
         return {"num_warps": tile.warps * 32 // target.warp_size}
     if target.backend != "cuda":
         return {"num_warps": tile.warps}
-    more = 4 if work.is_double else 2 if work.phases > MOST_PHASES else 1
-    return {"num_warps": tile.warps, "maxnreg": min(more * tile.registers, MOST_REGISTERS)}
+    return {"num_warps": tile.warps, "maxnreg": tile.registers}

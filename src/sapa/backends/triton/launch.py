@@ -48,7 +48,7 @@ def launch(
     types = {"INDEX": tl.int64 if is_large else tl.int32, "ACC": tl.float64 if is_double else tl.float32}
     (H, W, low_h, low_w), (SY, SX) = sizes[:4], steps(sizes)
     work = Work(
-        *(-(-H // low_h) * -(-W // low_w), low_h * low_w, C, D, neighbours(SX, layouts[0])),
+        *(-(-H // low_h) * -(-W // low_w), low_h * low_w, C, D, neighbours(SX, layouts[0]), layouts[0]),
         has_bias=arguments.get("rows") is not None,
         is_mixed=len(set(layouts)) > 1,
         is_large=is_large,

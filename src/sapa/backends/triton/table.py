@@ -32,7 +32,8 @@ TILES: dict[str, dict[str, tuple[Tile, ...]]] = {
     },
     "assemble": {
         "channels_last": (Tile(64, 32, 32, 4, FORWARD, 4),),
-        "planar": (Tile(32, 32, 32, 4, FORWARD, 2),),
+        # two points for a thread, so that it loads their weights at once
+        "planar": (Tile(128, 8, 32, 2, FORWARD, 2),),
     },
     "points": {"channels_last": (Tile(32, 32, 32, 4),), "planar": (Tile(32, 16, 32, 4),)},
     "values": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},

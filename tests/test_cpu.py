@@ -166,3 +166,27 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / y.n
 """
     result = run(code, MALLOC_ARENA_MAX="1")
     assert float(result.stdout) < 0.05, result.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="large pages are asked for on Linux alone")
+def test_fresh_memory_of_a_large_output_comes_in_large_pages() -> None:
+    """Its mapping, and no other, has the flag of the advice. 64 MB are never a part of the heap."""
+    y = cpu.attend(
+        torch.ones(1, 1, 2048, 2048),
+        torch.ones(1, 1, 1024, 1024),
+        torch.ones(1, 4, 1024, 1024),
+        None,
+        (1, 1),
+        "none",
+        "zero",
+    )
+    start = end = 0
+    flags, at = [], y.data_ptr() + y.nbytes // 2
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        head = line.split()[0]
+        if "-" in head:
+            start, end = (int(address, 16) for address in head.split("-"))
+        elif head == "VmFlags:" and start <= at < end:
+            assert y.data_ptr() <= start < end <= y.data_ptr() + y.nbytes
+            flags = line.split()
+    assert "hg" in flags

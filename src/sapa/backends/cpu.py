@@ -52,7 +52,7 @@ def load() -> ctypes.CDLL | str:
     paths = [Path(folder) / LIBRARY for folder in sapa.backends.__path__]
     path = next((path for path in paths if path.exists()), None)
     if path is None:
-        return "not built: no C++ compiler with OpenMP was found when sapa was installed"
+        return "not built: no C++ compiler with OpenMP when sapa was installed, or it failed: see pip install -v"
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:

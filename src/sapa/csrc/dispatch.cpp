@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <initializer_list>
+#include "pages.h"
 #include "table.h"
 
 namespace sapa {
@@ -50,15 +52,20 @@ template <class F> const char *guarded(F f) {
 
 extern "C" {
 const char *sapa_forward(const SapaCall *call) {
+    sapa::ask_for_large_pages(call->y, call->B, call->dtype);
     return sapa::guarded([&] { sapa::isa.table->forward(*call); });
 }
 const char *sapa_backward(const SapaCall *call) {
+    for (const SapaMap *map : {&call->dq, &call->dk, &call->dv, &call->dw})
+        sapa::ask_for_large_pages(*map, call->B, call->dtype);
     return sapa::guarded([&] { sapa::isa.table->backward(*call); });
 }
 const char *sapa_project(const SapaProjection *call) {
+    sapa::ask_for_large_pages(call->y, call->B, call->dtype);
     return sapa::guarded([&] { sapa::isa.table->project(*call); });
 }
 const char *sapa_project_backward(const SapaProjection *call) {
+    sapa::ask_for_large_pages(call->dx, call->B, call->dtype);
     return sapa::guarded([&] { sapa::isa.table->project_backward(*call); });
 }
 const char *sapa_isa() { return sapa::isa.name; }

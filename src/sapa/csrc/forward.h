@@ -1,4 +1,4 @@
-// attend and assemble. A task is eight low-res rows of cells, which share most of the rows they read. A strip of cells
+// attend and assemble. A task is a strip of cells of eight low-res rows, which share most of the rows they read. It
 // makes its weights, which stay in the first-level cache while the channels stream past.
 //
 // Planar: eight channels at a time are copied to a small block, with zeros around the image, while the rows of the next
@@ -30,24 +30,23 @@ template <class T> struct Forward : Window<T> {
 
     using Base::Base;
 
-    // rows [row, row + n) of cells, which have the same number of points
-    void run(int64_t batch, int64_t row, int64_t n) {
+    // the strip at j of rows [row, row + n) of cells, which have the same number of points
+    void run(int64_t batch, int64_t row, int64_t n, int64_t j) {
         b = batch, i = row, n_rows = n;
         int64_t C = call.C / call.G;
         std::vector<Chunk> parts[ROWS];
         for (int64_t r = 0; r < n; ++r) parts[r] = chunks_of_row(y, x, i + r);
         for (size_t part = 0; part < parts[0].size(); ++part) {
             for (int64_t r = 0; r < n; ++r) chunks[r] = &parts[r][part];
-            for (int64_t j = 0; j < x.low; j += STRIP)
-                for (int64_t group = 0; group < call.G; ++group) {
-                    weights(group, j);
-                    with_points(chunks[0]->n, [&](auto NS) {
-                        if (is_last)
-                            cells<NS>(j, group * C, C);
-                        else
-                            planes<NS>(j, group * C, C);
-                    });
-                }
+            for (int64_t group = 0; group < call.G; ++group) {
+                weights(group, j);
+                with_points(chunks[0]->n, [&](auto NS) {
+                    if (is_last)
+                        cells<NS>(j, group * C, C);
+                    else
+                        planes<NS>(j, group * C, C);
+                });
+            }
         }
     }
 
@@ -171,13 +170,14 @@ template <class T> struct Forward : Window<T> {
 template <class T> void forward(const SapaCall &call) {
     Axis y(call.H, call.low_h), x(call.W, call.low_w);
     // as many rows a task as leave every thread two tasks
-    int64_t most = std::max<int64_t>(1, call.B * call.low_h / (2 * omp_get_max_threads()));
+    int64_t strips = (call.low_w + STRIP - 1) / STRIP;
+    int64_t most = std::max<int64_t>(1, call.B * call.low_h * strips / (2 * omp_get_max_threads()));
     int64_t n = y.is_whole ? std::min(ROWS, most) : 1, blocks = (call.low_h + n - 1) / n;
     in_parallel(
-        call.B * blocks, products(call), [&] { return Forward<T>(call, y, x, n); },
+        call.B * blocks * strips, products(call), [&] { return Forward<T>(call, y, x, n); },
         [&](Forward<T> &kernel, int64_t task) {
-            int64_t i = task % blocks * n;
-            kernel.run(task / blocks, i, std::min(n, call.low_h - i));
+            int64_t i = task / strips % blocks * n;
+            kernel.run(task / (strips * blocks), i, std::min(n, call.low_h - i), task % strips * STRIP);
         });
 }
 

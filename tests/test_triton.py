@@ -177,7 +177,7 @@ def test_tiles_are_cut_to_the_problem() -> None:
     large = usual | {"U": 4, "V": 4, "N": 2, "ONE_D": False}
     assert meta_of(tile, attend_kernel, Work(64, 4096, 256, 64, 4, "planar"), nvidia) == large
     xpu = GPUTarget("xpu", "", 16)
-    found = meta_of(tile, assemble_kernel, Work(9, 4, 40, None, 1), xpu)
+    found = meta_of(tile, assemble_kernel, Work(9, 4, 48, None, 1), xpu)
     assert found == {"U": 16, "V": 1, "N": 2, "BC": 64, "num_warps": 4}
     keys = {"U": 1, "V": 1, "N": 16, "BC": 64, "BD": 32, "ONE_C": True, "ONE_D": False}
     assert meta_of(tile, keys_kernel, Work(1, 9, 64, 33, 1), amd) == keys | {"num_warps": 2}

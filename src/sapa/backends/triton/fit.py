@@ -68,10 +68,11 @@ def meta_of(tile: Tile, kernel: Any, work: Work, target: GPUTarget | None) -> Me
 
 def fewer(tile: Tile, work: Work) -> int:
     """By how much the points of a program are fewer, as a call needs more registers for each."""
-    if work.is_usual:
+    is_planar, is_deep = work.layout == "planar", work.D is not None and work.D > tile.BD
+    if work.is_usual and not (is_planar and is_deep):
         return 1
-    is_scattered = work.is_mixed or (work.V == 1 and (work.layout == "planar" or work.phases != 4))
-    is_more = work.has_bias or (work.D is not None and work.D > tile.BD)
+    is_scattered = work.is_mixed or (work.V == 1 and (is_planar or work.phases != 4))
+    is_more = work.has_bias or is_deep or work.C % ALIGNED != 0
     less = tile.less * (2 if is_more and is_scattered else 1)
     if work.is_large:
         less *= 4 if is_scattered else 2

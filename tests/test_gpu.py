@@ -119,8 +119,9 @@ for B, C, D, size, low, K in ((1, 1, 1, (1, 1), (1, 1), (1, 1)), (2, 5, 3, (5, 4
     names = ["attend", "points", "values", "keys", "bias", "bias", "assemble", "assemble_values", "assemble_weights"]
     lines = run(code).splitlines()
     assert [line.split()[0].removesuffix("_kernel") for line in lines] == 2 * names
-    # one program for a single point; two samples for the other, whose six cells fit one program, and two of the bias
-    programs = [4 if name == "bias" else 2 for name in names]
+    # one program for a single point; of the other, each of two samples has one for its six cells, or some where they
+    # hold fewer points: attend, points and assemble two, bias three
+    programs = [{"attend": 4, "points": 4, "assemble": 4, "bias": 6}.get(name, 2) for name in names]
     assert [int(line.split()[1]) for line in lines] == len(names) * [1] + programs
     assert all(line.endswith("True") for line in lines)
 

@@ -111,7 +111,7 @@ def widths(name: str) -> str:
     """How many points the kernels mix at the steps of the decoder, and how well the training set is learned."""
     read = json.loads((RESULTS / f"{name}.json").read_text())
     rows: list[tuple[Cell, ...]] = []
-    for label in ("bilinear", "carafe", *read["widths"]):
+    for label in (*(label for label in ("bilinear", "carafe") if label in read["results"]), *read["widths"]):
         of = read["widths"].get(label, {"start": [], "end": []})
         loss = mean(run["loss"] for run in read["results"][label].values())
         rows.append((f"`{label}`", *(", ".join(f"{width:.1f}" for width in of[when]) for when in of), loss))

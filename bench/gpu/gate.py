@@ -71,8 +71,8 @@ def faults(row: dict[str, Any]) -> list[str]:
         wrong.append(f"occupancy {row['occupancy']:.0%} with {row['registers']} registers, at least {least:.0%}")
     if row["case"]:
         return wrong
-    is_window = row["layout"] == "planar" and row["kernel"] == "assemble"
-    if wide_share(row) < (LEAST_WIDE_BESIDE_WINDOWS if is_window else LEAST_WIDE):
+    reads_windows = row["layout"] == "planar" and row["kernel"] == "assemble"
+    if wide_share(row) < (LEAST_WIDE_BESIDE_WINDOWS if reads_windows else LEAST_WIDE):
         wrong.append(f"{wide_share(row):.0%} in loads of {wide_bytes(row)} bytes or more: {row['loads']}")
     if row["kernel"] in WRITES_POINTS and max(map(int, row["stores"])) < wide_bytes(row):
         wrong.append(f"no store of {wide_bytes(row)} bytes: {row['stores']}")

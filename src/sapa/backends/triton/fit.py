@@ -14,7 +14,7 @@ Meta = dict[str, Any]
 
 MOST_PHASES = 16  # points of a cell that one program holds
 ALIGNED = 16  # numbers; Triton asks no more of a size or a stride than to be a multiple
-MOST_POINTS = 2  # of a thread
+MOST_POINTS = 2  # of a thread, where channels are few
 MOST_NEIGHBOURS = 4  # points of a row in one load: 16 bytes of float32
 
 

@@ -84,7 +84,7 @@ def section(name: str, experiment: Experiment) -> str:
 
 
 def overview(names: list[str]) -> str:
-    """The difference to bilinear of everything that was measured in more than one comparison, and whether it is clear."""
+    """The difference to bilinear of what more than one comparison has measured, and whether it is clear."""
     found = {name: known(name) for name in names}
     labels = [label for label in next(iter(found.values())).labels if label != "bilinear"]
     labels = [label for label in labels if sum(label in each.results for each in found.values()) > 1]

@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 WEIGHTS = "mobilenet_v2-b0353104.pth"
-PAPER = ("sapa_i", "sapa_b", "sapa_g")
+COMPARED = (
+    *("bilinear", "nearest", "carafe", "indexnet_hin", "a2u", "fade", "dysample"),
+    *("sapa_i", "sapa_b", "sapa_g"),
+)
 START = "kernel_size=3,prior=gaussian"  # and with it border=mask
 OURS = (f"sapa_b:{START}", f"sapa_g:{START}")
 SHOWN = ("bilinear", "carafe", "sapa_b", OURS[0])
 # for tasks other than the first
-FEWER = ("bilinear", "carafe", *PAPER, *OURS)
+FEWER = (*COMPARED, *OURS)
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def shorter(task: str, data: str, epochs: int, samples: tuple[int, ...] = (0, 2)
 
 EXPERIMENTS: dict[str, Experiment] = {
     "camvid": camvid(
-        *("bilinear", "nearest", "carafe", "indexnet_hin", "a2u", "fade", "dysample", *PAPER),
+        *COMPARED,
         "sapa_b:kernel_size=3",
         "sapa_b:kernel_size=3,border=mask",
         "sapa_b:init_std=0.06",

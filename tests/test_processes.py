@@ -18,7 +18,17 @@ QUICK = (
     *("train", "segmentation", "--upsampler", "sapa_b", "--batch", "4", "--workers", "0", "--save-every", "0"),
     *("--set", "size=32x48", "--set", "samples=12x3", "--set", "evaluations=1"),
 )
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "ACCELERATE_USE_CPU": "1"}
+LAUNCHERS = {
+    "accelerate": (
+        *(Path(sys.executable).with_name("accelerate"), "launch", "--multi_gpu", "--num_processes", "2"),
+        *("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"),
+    ),
+    "torchrun": (
+        *(sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0"),
+        *("--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0"),
+    ),
+}
 
 
 def start(*command: str | Path) -> subprocess.Popen[str]:
@@ -30,12 +40,6 @@ def done(process: subprocess.Popen[str]) -> str:
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     return out
-
-
-def start_two(*arguments: str | Path) -> subprocess.Popen[str]:
-    """The same command in two processes, on the CPU."""
-    launch = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0")
-    return start(*launch, "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", SAPA, *arguments)
 
 
 def test_kill_9_and_resume_ends_with_the_same_bits(tmp_path: Path) -> None:
@@ -63,7 +67,8 @@ def test_kill_9_and_resume_ends_with_the_same_bits(tmp_path: Path) -> None:
 def test_two_processes_do_what_one_does(tmp_path: Path) -> None:
     # plain descent: the root in Adam would make much of what rounding makes of a gradient near 0
     command = (*QUICK, "--set", "steps=6", "--set", "optimizer=sgd", "--lr", "0.05", "--output")
-    for process in (start(SAPA, *command, tmp_path / "one"), start_two(*command, tmp_path / "two")):
+    two = start(*LAUNCHERS["accelerate"], SAPA, *command, tmp_path / "two")
+    for process in (start(SAPA, *command, tmp_path / "one"), two):
         done(process)
     one, two = (json.loads((tmp_path / name / checkpoint.RESULT).read_text()) for name in ("one", "two"))
     assert [loss for _, loss in two["losses"]] == pytest.approx([loss for _, loss in one["losses"]], rel=1e-4)
@@ -71,5 +76,5 @@ def test_two_processes_do_what_one_does(tmp_path: Path) -> None:
     torch.testing.assert_close(states[1], states[0], rtol=1e-3, atol=1e-5)
     assert two["metrics"]["pixel accuracy"] == pytest.approx(one["metrics"]["pixel accuracy"], abs=0.1)
     # and of equal weights the metric is equal, though three pictures cannot be shared evenly
-    measured = done(start_two("eval", tmp_path / "one", "--json", "--workers", "0"))
+    measured = done(start(*LAUNCHERS["torchrun"], SAPA, "eval", tmp_path / "one", "--json", "--workers", "0"))
     assert json.loads(measured) == one["metrics"]

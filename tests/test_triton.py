@@ -176,6 +176,12 @@ def test_tiles_are_cut_to_the_problem() -> None:
     # a large scale: the points of a cell are shared out to several programs
     large = usual | {"U": 4, "V": 4, "N": 2, "ONE_D": False}
     assert meta_of(tile, attend_kernel, Work(64, 4096, 256, 64, 4, "planar"), nvidia) == large
+    # attention holds whole cells up to scale 4, unless the rows of a planar map are not aligned
+    tight = Tile(32, 64, 32, 4, FORWARD, 2)
+    assert meta_of(tight, attend_kernel, Work(16, 4096, 256, 32, 1), nvidia)["U"] == 16
+    assert meta_of(tight, attend_kernel, Work(16, 4096, 256, 32, 4, "planar"), nvidia)["U"] == 4
+    assert meta_of(tight, attend_kernel, Work(16, 4096, 256, 32, 4, "planar", is_ragged=True), nvidia)["U"] == 2
+    assert meta_of(tight, assemble_kernel, Work(16, 4096, 256, None, 1), nvidia)["U"] == 8
     xpu = GPUTarget("xpu", "", 16)
     found = meta_of(tile, assemble_kernel, Work(9, 4, 48, None, 1), xpu)
     assert found == {"U": 16, "V": 1, "N": 2, "BC": 64, "num_warps": 4}
@@ -184,15 +190,14 @@ def test_tiles_are_cut_to_the_problem() -> None:
     assert meta_of(tile, keys_kernel, Work(1, 9, 64, 33, 1), radeon) == keys | {"num_warps": 4}
     assert meta_of(tile, keys_kernel, Work(1, 9, 64, 33, 1), None) == keys
     # more registers for each point: fewer points, where the cap is low
-    tight = Tile(32, 64, 32, 4, FORWARD, 2)
-    assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, has_bias=True), nvidia)["N"] == 4
+    assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, is_costly=True), nvidia)["N"] == 4
     assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, is_mixed=True), nvidia)["N"] == 4
     assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, is_large=True), nvidia)["N"] == 2
     assert meta_of(tight, attend_kernel, Work(4, 4096, 19, 32, 1), nvidia)["N"] == 4  # 19 numbers are not aligned
     assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1, is_large=True), nvidia) == usual | {"N": 4}
     assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1, is_double=True), nvidia) == usual | {"U": 2, "N": 2}
     # a point of a planar row that is loaded alone has offsets of its own into the tables of a bias
-    alone = meta_of(tight, attend_kernel, Work(9, 4096, 256, 32, 1, "planar", has_bias=True), nvidia)
+    alone = meta_of(tight, attend_kernel, Work(9, 4096, 256, 32, 1, "planar", is_costly=True), nvidia)
     assert (alone["U"], alone["N"]) == (4, 2)
 
 

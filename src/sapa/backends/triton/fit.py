@@ -14,6 +14,7 @@ Meta = dict[str, Any]
 
 MOST_PHASES = 16  # points of a cell that one program holds
 ALIGNED = 16  # numbers; Triton asks no more of a size or a stride than to be a multiple
+WHOLE = (4, 9, 16)  # points of cells that a program of `attend` holds whole
 MOST_POINTS = 2  # of a thread, where channels are few
 MOST_NEIGHBOURS = 4  # points of a row in one load: 16 bytes of float32
 
@@ -28,17 +29,20 @@ class Work:
     D: int | None
     V: int  # neighbours that are loaded together
     layout: str = "channels_last"
-    has_bias: bool = False
+    is_costly: bool = False  # a bias or softplus, which take registers
+    is_ragged: bool = False  # a planar map whose rows Triton does not know to be aligned
     is_mixed: bool = False  # some maps are planar, some channels_last
     is_large: bool = False  # offsets of 64 bits
     is_double: bool = False
 
     @property
     def is_usual(self) -> bool:
-        """Four points in a cell, in pairs if planar, and channels that Triton knows to be aligned."""
-        is_more = self.has_bias or self.is_mixed or self.is_large or self.is_double
+        """Cells of a usual size, in pairs if planar, and channels that Triton knows to be aligned."""
+        is_more = self.is_costly or self.is_mixed or self.is_large or self.is_double
         is_paired = self.layout != "planar" or self.V > 1
-        return self.phases == 4 and is_paired and self.C % ALIGNED == 0 and not is_more
+        if self.D is None:
+            return self.phases == 4 and is_paired and self.C % ALIGNED == 0 and not is_more
+        return self.phases in WHOLE and is_paired and self.C % ALIGNED == 0 and not is_more and not self.is_ragged
 
 
 def steps(sizes: Sizes) -> tuple[int, int]:
@@ -72,7 +76,7 @@ def fewer(tile: Tile, work: Work) -> int:
     if work.is_usual and not (is_planar and is_deep):
         return 1
     is_scattered = work.is_mixed or (work.V == 1 and (is_planar or work.phases != 4))
-    is_more = work.has_bias or is_deep or work.C % ALIGNED != 0
+    is_more = work.is_costly or is_deep or work.C % ALIGNED != 0
     less = tile.less * (2 if is_more and is_scattered else 1)
     if work.is_large:
         less *= 4 if is_scattered else 2

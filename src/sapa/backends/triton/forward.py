@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 from sapa.backends.triton.maps import load_low, spread, store_high
-from sapa.backends.triton.scores import activation, score, sums
+from sapa.backends.triton.scores import add_tap, nothing_yet, one_over, score
 from sapa.backends.triton.tiles import block_of_points, channels, is_inside, split
 
 
@@ -15,15 +15,12 @@ def attend_kernel(
     BC: tl.constexpr, BD: tl.constexpr, ONE_D: tl.constexpr,
     NORMALIZE: tl.constexpr, BORDER: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """y[p] = sum_t w[p, t] v[c(p) + t]: once over the taps for the sum of the weights, once for the values."""
+    """y[p] = sum_t f[p, t] v[c(p) + t] / sum_t f[p, t], in one pass over the taps."""
     number, block = split(tl.program_id(0), tl.cdiv(C, BC))
     b, i, j, y, x, is_point = block_of_points(number, sizes, SY, SX, U, V, N, INDEX)
     c, is_channel = channels(block, C, BC, INDEX)
     q, k, v, out = q + b * q_strides[0], k + b * k_strides[0], v + b * v_strides[0], out + b * out_strides[0]
-    peak, inverse = sums(
-        q, q_strides, y, x, is_point, k, k_strides, i, j, rows, columns, D, sizes,
-        BD, ONE_D, NORMALIZE, BORDER, INDEX, ACC,
-    )  # fmt: skip
+    peak, mass = nothing_yet(x, ACC)
     total = tl.zeros([U, BC, N, V], ACC)
     for ty in range(sizes[4]):
         for tx in range(sizes[5]):
@@ -32,7 +29,10 @@ def attend_kernel(
                 q, q_strides, y, x, is_point, k, k_strides, r, s, rows, columns, ty, tx, D, sizes,
                 BD, ONE_D, BORDER, INDEX, ACC,
             )  # fmt: skip
-            w = activation(raw, peak, NORMALIZE) * inverse
             value = load_low(v, v_strides, c, is_channel, r, s, is_inside(r, s, sizes), ACC)
-            total += spread(w, value)
+            f, peak, mass, shrink = add_tap(raw, peak, mass, NORMALIZE)
+            if NORMALIZE == "softmax":
+                total *= shrink[:, None, :, :]
+            total += spread(f, value)
+    total *= one_over(mass, NORMALIZE)[:, None, :, :]
     store_high(out, out_strides, c, is_channel, y, x, is_point, total)

@@ -13,7 +13,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from sapa.backends.triton import DEVICES, is_interpreted
-from sapa.backends.triton.fit import Meta, Sizes, Work, meta_of, neighbours, steps
+from sapa.backends.triton.fit import ALIGNED, Meta, Sizes, Work, meta_of, neighbours, steps
 from sapa.backends.triton.table import INTERPRETED, TILES
 from sapa.backends.triton.tune import run
 from sapa.checks import describe
@@ -49,7 +49,8 @@ def launch(
     (H, W, low_h, low_w), (SY, SX) = sizes[:4], steps(sizes)
     work = Work(
         *(-(-H // low_h) * -(-W // low_w), low_h * low_w, C, D, neighbours(SX, layouts[0]), layouts[0]),
-        has_bias=arguments.get("rows") is not None,
+        is_costly=arguments.get("rows") is not None or arguments.get("NORMALIZE") == "softplus",
+        is_ragged=layouts[0] == "planar" and low_w % ALIGNED != 0,
         is_mixed=len(set(layouts)) > 1,
         is_large=is_large,
         is_double=is_double,

@@ -68,17 +68,44 @@ def slope(s, w, inverse, NORMALIZE: tl.constexpr):
 
 
 @triton.jit
+def nothing_yet(x, ACC: tl.constexpr):
+    """The largest score and the sum of f(s) of each point before its first tap: [U, N, V] each."""
+    # finite, so that a point all of whose taps are left out gets weights of 0 rather than of inf - inf
+    peak = tl.full(x.shape, -1.7976931348623157e308 if tl.float64 == ACC else -3.4028234663852886e38, ACC)
+    return peak, tl.zeros(x.shape, ACC)
+
+
+@triton.jit
+def add_tap(s, peak, mass, NORMALIZE: tl.constexpr):
+    """f(s) of one more tap, the largest score and the sum with it, and by what a higher peak shrinks earlier f."""
+    higher, shrink = peak, tl.full(mass.shape, 1, mass.dtype)
+    if NORMALIZE == "softmax":
+        higher = tl.maximum(peak, s)
+        shrink = tl.exp(peak - higher)
+    f = activation(s, higher, NORMALIZE)
+    return f, higher, mass * shrink + f, shrink
+
+
+@triton.jit
+def one_over(mass, NORMALIZE: tl.constexpr):
+    """What f(s) is multiplied with to make a weight."""
+    if NORMALIZE == "softmax":
+        inverse = 1 / tl.where(mass == 0, 1, mass)
+    elif NORMALIZE == "none":
+        inverse = tl.zeros_like(mass) + 1
+    else:
+        inverse = 1 / (mass + EPSILON)
+    return inverse
+
+
+@triton.jit
 def sums(
     q, q_strides, y, x, is_point, k, k_strides, i, j, rows, columns, D, sizes, BD: tl.constexpr, ONE: tl.constexpr,
     NORMALIZE: tl.constexpr, BORDER: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """The largest score of each point, and one over the sum of f(s): [U, N, V] each."""
-    # finite, so that a point all of whose taps are left out gets weights of 0 rather than of inf - inf
-    peak = tl.full(x.shape, -1.7976931348623157e308 if tl.float64 == ACC else -3.4028234663852886e38, ACC)
-    total = tl.zeros(x.shape, ACC)
-    if NORMALIZE == "none":
-        inverse = total + 1
-    else:
+    peak, mass = nothing_yet(x, ACC)
+    if NORMALIZE != "none":
         for ty in range(sizes[4]):
             for tx in range(sizes[5]):
                 r, c = i + ty - sizes[4] // 2, j + tx - sizes[5] // 2
@@ -86,13 +113,8 @@ def sums(
                     q, q_strides, y, x, is_point, k, k_strides, r, c, rows, columns, ty, tx, D, sizes,
                     BD, ONE, BORDER, INDEX, ACC,
                 )  # fmt: skip
-                if NORMALIZE == "softmax":
-                    higher = tl.maximum(peak, s)
-                    total *= tl.exp(peak - higher)
-                    peak = higher
-                total += activation(s, peak, NORMALIZE)
-        inverse = 1 / (tl.where(total == 0, 1, total) if NORMALIZE == "softmax" else total + EPSILON)
-    return peak, inverse
+                _, peak, mass, _ = add_tap(s, peak, mass, NORMALIZE)
+    return peak, one_over(mass, NORMALIZE)
 
 
 @triton.jit

@@ -133,17 +133,16 @@ template <class T> struct Forward : Window<T> {
 
     template <int NS> void cell(int64_t r, int64_t j, int64_t l, int64_t c, int64_t C) {
         const Chunk &chunk = *chunks[r];
+        const A *values_of = wide_rows.data();
+        if constexpr (is_wide) values_of = address<T>(call.v, b, c, 0, 0);
+        int64_t step = is_wide ? call.v.column : PART;
         for (int64_t ty = 0, t = 0; ty < call.Kh; ++ty) {
-            int64_t row = i + r + ty - ry;
-            for (int64_t tx = 0; tx < call.Kw; ++tx, ++t) {
-                int64_t column = j + l + tx - rx;
-                if (row < 0 || row >= y.low || column < 0 || column >= x.low)
-                    taps[t] = zeros.data();
-                else if (is_wide)
-                    taps[t] = reinterpret_cast<const A *>(address<T>(call.v, b, c, row, column));
-                else
-                    taps[t] = &wide_rows[(ty * padded + l + tx) * PART];
-            }
+            int64_t row = i + r + ty - ry, left = j + l - rx;
+            bool is_row_inside = row >= 0 && row < y.low;
+            int64_t first = is_wide ? row * call.v.row + left * step : (ty * padded + l) * step;
+            for (int64_t tx = 0; tx < call.Kw; ++tx, ++t)
+                taps[t] =
+                    is_row_inside && left + tx >= 0 && left + tx < x.low ? values_of + first + tx * step : zeros.data();
         }
         A *out[NS];
         T *to[NS];

@@ -84,26 +84,27 @@ __attribute__((noinline)) void weigh_planar(const A *w, At at, const A *rows, in
     }
 }
 
-// out[r][c] += sum over tx and points of (w * a) shifted back, for NR rows of the window at once. Lanes from -(Kw/2) on
-// both sides of w and a are read, and are zero in a.
+// out[r][c] += sum over tx and points of w * (a shifted back), for NR rows of the window at once. Lanes up to Kw/2 on
+// both sides of a are read.
 template <int NS, int NR, int NC, class A>
 void scatter_rows(A *const *out, const A *w, Planes at, const A *a, int64_t a_channel, int64_t a_point, int64_t Kw,
                   int64_t lanes) {
+    const A *row[NR];
+    for (int r = 0; r < NR; ++r) row[r] = w + r * Kw * at.tap;
     for (int64_t l = 0; l < lanes; l += Simd<A>::N) {
         Vec<A> acc[NR][NC];
         for (int r = 0; r < NR; ++r)
             for (int c = 0; c < NC; ++c) acc[r][c] = load(out[r * NC + c] + l);
-        for (int64_t j = 0; j < Kw; ++j) {
-            int64_t from = l + Kw / 2 - j;
+        for (int64_t j = 0; j < Kw; ++j)
             for (int n = 0; n < NS; ++n) {
                 Vec<A> an[NC];
-                for (int c = 0; c < NC; ++c) an[c] = load(a + n * a_point + c * a_channel + from);
+                for (int c = 0; c < NC; ++c) an[c] = keep(load(a + n * a_point + c * a_channel + l + Kw / 2 - j));
+                int64_t o = n * at.point + j * at.tap + l;
                 for (int r = 0; r < NR; ++r) {
-                    Vec<A> wr = load(w + n * at.point + (r * Kw + j) * at.tap + from);
+                    Vec<A> wr = keep(load(row[r] + o));
                     for (int c = 0; c < NC; ++c) acc[r][c] += wr * an[c];
                 }
             }
-        }
         for (int r = 0; r < NR; ++r)
             for (int c = 0; c < NC; ++c) store(out[r * NC + c] + l, acc[r][c]);
     }
@@ -144,16 +145,20 @@ inline void weigh_vectors(A *const *y, const A *w, At at, const A *const *b, int
     constexpr int N = Simd<A>::N;
     Vec<A> acc[NS][NV];
     clear(acc);
-    for (int64_t t = 0; t < T; ++t, w += at.tap) {
+    int64_t t = 0;
+    do {  // not `for`: GCC would keep the sums in memory, in case there are no taps
         Vec<A> bt[NV];
         for (int v = 0; v < NV; ++v) bt[v] = keep(load(b[t] + c + v * N));
         for (int n = 0; n < NS; ++n) {
             Vec<A> wn = splat(w[n * at.point]);
             for (int v = 0; v < NV; ++v) acc[n][v] += wn * bt[v];
         }
+        w += at.tap;
+    } while (++t < T);
+    for (int n = 0; n < NS; ++n) {
+        A *to = y[n] + c;
+        for (int v = 0; v < NV; ++v) store(to + v * N, acc[n][v]);
     }
-    for (int n = 0; n < NS; ++n)
-        for (int v = 0; v < NV; ++v) store(y[n] + c + v * N, acc[n][v]);
 }
 
 template <int NS, class A, class At>

@@ -24,17 +24,13 @@ template <class T> struct BackwardPlanes : Sums<T> {
     template <int NS> void planes(int64_t c, int64_t C) {
         this->shift(this->w);
         for (int64_t d = 0; d < C; d += DEPTH) {
-            int64_t depth = std::min(DEPTH, C - d), row = depth * length, ahead = std::min(DEPTH, C - d - depth);
+            int64_t depth = std::min(DEPTH, C - d), row = depth * length;
             for (int64_t t = 0; t < call.Kh + n_rows - 1; ++t)
                 pack_low<T>(&low_rows[t * row + margin - rx], length, call.v, b, c + d, depth, i + t - ry, -rx,
                             lanes_of_row + call.Kw - 1, y.low, x.low);
             for (int64_t r = 0; r < n_rows; ++r) {
                 pack_points(call.y, c + d, depth, r);
                 for (int64_t j = 0; j < x.low; j += STRIP) {
-                    if (r + 1 < n_rows)
-                        this->template expect_high<false>(call.y, b, c + d, depth, j, *chunks[r + 1]);
-                    else
-                        this->template expect_high<false>(call.y, b, c + d + depth, ahead, j, *chunks[0]);
                     for (int64_t t = 0; t < call.Kh; ++t)
                         dot_planar<NS>(&this->ds[r * block + t * call.Kw * at.tap + margin + j], at,
                                        &high_rows[margin + j], length, &low_rows[(r + t) * row + margin - rx + j],

@@ -71,16 +71,34 @@ template <class T> struct Forward : Window<T> {
         for (int64_t until = c + C; c < until; c += CHANNELS) {
             int64_t n = std::min(CHANNELS, until - c), ahead = std::min(CHANNELS, until - c - n);
             this->pack_low_rows(values.data(), row, call.v, c, n, b, i, n_rows, j);
-            this->template expect_high<true>(call.y, b, c, n, j, *chunks[0]);
-            this->expect_low(call.v, b, c + n, ahead, i, n_rows, j);
+            expect_output(c, n, j, *chunks[0]);
+            expect_values(c + n, ahead, j);
             for (int64_t r = 0; r < n_rows; ++r) {
-                if (r + 1 < n_rows) this->template expect_high<true>(call.y, b, c, n, j, *chunks[r + 1]);
+                if (r + 1 < n_rows) expect_output(c, n, j, *chunks[r + 1]);
                 const A *rows = &values[r * row];
                 int64_t e = 0;
                 for (; e + NC <= n; e += NC) channels<NS, NC>(rows + e * padded, row, j, c + e, r);
                 for (; e < n; ++e) channels<NS, 1>(rows + e * padded, row, j, c + e, r);
             }
         }
+    }
+
+    // asks for the rows that the points of a chunk are written to
+    void expect_output(int64_t c, int64_t C, int64_t j, const Chunk &chunk) const {
+        if (call.y.column != 1) return;
+        int64_t from = x.first[j], until = x.first[std::min(j + STRIP, x.low)];
+        for (int n = 0; n < chunk.n; ++n)
+            for (int64_t e = 0; e < C && (n == 0 || chunk.point[n].y != chunk.point[n - 1].y); ++e)
+                expect<T, true>(address<T>(call.y, b, c + e, chunk.point[n].y, from), until - from);
+    }
+
+    // and for the rows of values
+    void expect_values(int64_t c, int64_t C, int64_t j) const {
+        if (call.v.column != 1) return;
+        int64_t from = std::max<int64_t>(0, j - rx), until = std::min(x.low, j + STRIP + rx);
+        for (int64_t e = 0; e < C; ++e)
+            for (int64_t r = std::max<int64_t>(0, i - ry); r < std::min(y.low, i + n_rows + ry); ++r)
+                expect<T, false>(address<T>(call.v, b, c + e, r, from), until - from);
     }
 
     template <int NS, int NC> void channels(const A *rows, int64_t row, int64_t j, int64_t c, int64_t r) {

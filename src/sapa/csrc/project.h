@@ -4,6 +4,8 @@
 //
 // A strip of 48 points is copied, as rows of a channel each, and centred; then it is a matrix product in registers,
 // four rows of the result and three vectors of points at a time. Forward and backward share the strip and the product.
+// A task is four strips, which are copied together: the planes of channels are pages apart, often by a power of two,
+// and to go to the next costs more than to read on.
 #pragma once
 #include "linear.h"
 #include "pack.h"
@@ -63,12 +65,12 @@ struct Lines {
         auto is_dense = [&](const SapaMap &m) { return !m.data || m.row == call.W * m.column; };
         if (is_dense(call.x) && is_dense(call.y) && is_dense(call.dx)) length *= lines, lines = 1;
     }
-    int64_t strips(int64_t width) const { return B * lines * ((length + width - 1) / width); }
+    int64_t blocks(int64_t width) const { return B * lines * ((length + width - 1) / width); }
 };
 
 template <class T> struct Projection {
     using A = typename Wide<T>::type;
-    static constexpr int64_t N = Simd<A>::N, STRIP = 48;
+    static constexpr int64_t N = Simd<A>::N, STRIP = 48, BLOCK = 4 * STRIP;
     static_assert(STRIP % (VECTORS_AT_ONCE * N) == 0);
 
     const SapaProjection &call;
@@ -77,8 +79,9 @@ template <class T> struct Projection {
     const A *weight = static_cast<const A *>(call.weight), *bias = static_cast<const A *>(call.bias),
             *gamma = static_cast<const A *>(call.gamma), *beta = static_cast<const A *>(call.beta);
     Scratch<A> folded = zeros_of<A>(C * padded), offset = Scratch<A>(padded);  // [C][D], [D]
-    Scratch<A> x = Scratch<A>(C * STRIP), y = Scratch<A>(padded * STRIP), scale = Scratch<A>(STRIP);
+    Scratch<A> copy = Scratch<A>(C * BLOCK), y = Scratch<A>(padded * STRIP), scale = Scratch<A>(STRIP);
     int64_t b = 0, line = 0, from = 0, n = 0;  // the strip
+    A *x = nullptr;                            // and its copy: [C][STRIP]
 
     Projection(const SapaProjection &call) : call(call), lines(call) {
         for (int64_t d = 0; d < D; ++d) {
@@ -93,23 +96,38 @@ template <class T> struct Projection {
 
     T *at(const SapaMap &m, int64_t c) const { return address<T>(m, b, c, line, from); }
 
-    void go_to(int64_t strip) {
-        int64_t a_line = (lines.length + STRIP - 1) / STRIP;
-        from = strip % a_line * STRIP, n = std::min(STRIP, lines.length - from);
-        line = strip / a_line % lines.lines, b = strip / a_line / lines.lines;
+    // calls f for each strip of a block, with x centred
+    template <class F> void each_strip(int64_t block, F f) {
+        int64_t a_line = (lines.length + BLOCK - 1) / BLOCK, begin = block % a_line * BLOCK;
+        int64_t until = std::min(begin + BLOCK, lines.length);
+        line = block / a_line % lines.lines, b = block / a_line / lines.lines;
+        // a channel's rows of all strips, where they follow each other
+        int64_t at_once = call.x.column == 1 ? 1 : C;
+        for (int64_t c = 0; c < C; c += at_once) {
+            if (at_once == 1 && c + AHEAD < C)
+                expect<T, false>(address<T>(call.x, b, c + AHEAD, line, begin), until - begin);
+            for (from = begin, x = copy.data(); from < until; from += STRIP, x += C * STRIP)
+                n = std::min(STRIP, until - from), read(x, call.x, c, at_once);
+        }
+        for (from = begin, x = copy.data(); from < until; from += STRIP, x += C * STRIP) {
+            n = std::min(STRIP, until - from);
+            centre();
+            f();
+        }
     }
 
-    void read(Scratch<A> &to, const SapaMap &m, int64_t channels) const {
-        widen_rows<T>(to.data(), STRIP, at(m, 0), m.channel, m.column, channels, n);
-        for (int64_t c = 0; c < channels && n < STRIP; ++c) std::fill(&to[c * STRIP + n], &to[c * STRIP] + STRIP, A(0));
+    // channels [c, c + channels) of the strip, zero beyond the image
+    void read(A *to, const SapaMap &m, int64_t c, int64_t channels) const {
+        widen_rows<T>(to + c * STRIP, STRIP, at(m, c), m.channel, m.column, channels, n);
+        for (int64_t e = c; e < c + channels && n < STRIP; ++e)
+            std::fill(to + e * STRIP + n, to + (e + 1) * STRIP, A(0));
     }
 
     // x without its mean, and one over its deviation
     void centre() {
-        read(x, call.x, C);
         if (!call.is_normed) return std::fill(scale.begin(), scale.end(), A(1));
         for (int64_t l = 0; l < STRIP; l += N) {
-            A *column = &x[l];
+            A *column = x + l;
             // from the first channel on, so that what all channels have in common costs no digits
             const Vec<A> origin = load(column);
             Vec<A> mean = sum_of<A>(C, [&](int64_t c) { return load(column + c * STRIP) - origin; }) / A(C);
@@ -122,22 +140,21 @@ template <class T> struct Projection {
         }
     }
 
-    void forward(int64_t strip) {
-        go_to(strip);
-        centre();
-        multiply(y.data(), folded.data(), padded, x.data(), STRIP, C);
-        for (int64_t d = 0; d < D; ++d)
-            for (int64_t l = 0; l < STRIP; l += N)
-                store(&y[d * STRIP + l], load(&y[d * STRIP + l]) * load(&scale[l]) + offset[d]);
-        narrow_rows(at(call.y, 0), call.y.channel, call.y.column, y.data(), STRIP, D, n);
+    void forward(int64_t block) {
+        each_strip(block, [&] {
+            multiply(y.data(), folded.data(), padded, x, STRIP, C);
+            for (int64_t d = 0; d < D; ++d)
+                for (int64_t l = 0; l < STRIP; l += N)
+                    store(&y[d * STRIP + l], load(&y[d * STRIP + l]) * load(&scale[l]) + offset[d]);
+            narrow_rows(at(call.y, 0), call.y.channel, call.y.column, y.data(), STRIP, D, n);
+        });
     }
 };
 
 template <class T> void project(const SapaProjection &call) {
-    int64_t strips = Lines(call).strips(Projection<T>::STRIP);
     in_parallel(
-        strips, products(call), [&] { return Projection<T>(call); },
-        [](Projection<T> &kernel, int64_t strip) { kernel.forward(strip); });
+        Lines(call).blocks(Projection<T>::BLOCK), products(call), [&] { return Projection<T>(call); },
+        [](Projection<T> &kernel, int64_t block) { kernel.forward(block); });
 }
 
 }  // namespace sapa::SAPA_ISA

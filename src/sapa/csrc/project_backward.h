@@ -34,19 +34,20 @@ template <class T> struct ProjectionBackward : Projection<T> {
     }
 
     // adds to moments [D][width] and totals [D]
-    void strip(int64_t strip, A *moments, double *totals) {
-        Base::go_to(strip);
-        Base::centre();
-        for (int64_t c = 0; c < C && call.is_normed; ++c)
-            for (int64_t l = 0; l < STRIP; l += N) store(&x[c * STRIP + l], load(&x[c * STRIP + l]) * load(&scale[l]));
-        Base::read(y, call.y, D);
-        if (call.dx.data) gradient_of_x();
-        for (int64_t d = 0; d < D; ++d)
-            for (int64_t l = 0; l < Base::n; ++l) totals[d] += y[d * STRIP + l];
-        narrow_rows(x_by_point.data(), 1, width, x.data(), STRIP, C, STRIP);
-        narrow_rows(y_by_point.data(), 1, padded, y.data(), STRIP, D, STRIP);
-        for (int64_t d = 0; d < padded; d += ROWS_AT_ONCE)
-            product(moments + d * width, &y_by_point[d], padded, x_by_point.data(), width, STRIP);
+    void block(int64_t block, A *moments, double *totals) {
+        Base::each_strip(block, [&] {
+            for (int64_t c = 0; c < C && call.is_normed; ++c)
+                for (int64_t l = 0; l < STRIP; l += N)
+                    store(&x[c * STRIP + l], load(&x[c * STRIP + l]) * load(&scale[l]));
+            Base::read(y.data(), call.y, 0, D);
+            if (call.dx.data) gradient_of_x();
+            for (int64_t d = 0; d < D; ++d)
+                for (int64_t l = 0; l < Base::n; ++l) totals[d] += y[d * STRIP + l];
+            narrow_rows(x_by_point.data(), 1, width, x, STRIP, C, STRIP);
+            narrow_rows(y_by_point.data(), 1, padded, y.data(), STRIP, D, STRIP);
+            for (int64_t d = 0; d < padded; d += ROWS_AT_ONCE)
+                product(moments + d * width, &y_by_point[d], padded, x_by_point.data(), width, STRIP);
+        });
     }
 
     void gradient_of_x() {
@@ -66,15 +67,15 @@ template <class T> struct ProjectionBackward : Projection<T> {
 
 template <class T> void project_backward(const SapaProjection &call) {
     using A = typename Wide<T>::type;
-    int64_t strips = Lines(call).strips(Projection<T>::STRIP), parts = std::min(PARTS, strips);
+    int64_t blocks = Lines(call).blocks(Projection<T>::BLOCK), parts = std::min(PARTS, blocks);
     int64_t width = moments_width<A>(call.C), size = in_fours(call.D) * width;
     Scratch<A> moments = zeros_of<A>(parts * size);
     std::vector<double> totals(parts * call.D);
     in_parallel(
         parts, 2 * products(call), [&] { return ProjectionBackward<T>(call); },
         [&](ProjectionBackward<T> &kernel, int64_t part) {
-            for (int64_t strip = strips * part / parts; strip < strips * (part + 1) / parts; ++strip)
-                kernel.strip(strip, &moments[part * size], &totals[part * call.D]);
+            for (int64_t block = blocks * part / parts; block < blocks * (part + 1) / parts; ++block)
+                kernel.block(block, &moments[part * size], &totals[part * call.D]);
         });
     auto add = [&](const auto *partial, int64_t step) {
         double total = 0;

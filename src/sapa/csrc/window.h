@@ -75,24 +75,6 @@ template <class T> struct Window {
             pack_low<T>(to + t * row, padded, m, b, c, C, i + t - ry, j - rx, lanes(j) + call.Kw - 1, y.low, x.low);
     }
 
-    // asks for the rows of the points of a chunk ahead of time: planes are pages apart, and no processor foresees that
-    template <bool is_output>
-    void expect_high(const SapaMap &m, int64_t b, int64_t c, int64_t C, int64_t j, const Chunk &chunk) const {
-        if (m.column != 1) return;
-        int64_t from = x.first[j], until = x.first[std::min(j + STRIP, x.low)];
-        for (int n = 0; n < chunk.n; ++n)
-            for (int64_t e = 0; e < C && (n == 0 || chunk.point[n].y != chunk.point[n - 1].y); ++e)
-                expect<T, is_output>(address<T>(m, b, c + e, chunk.point[n].y, from), until - from);
-    }
-
-    void expect_low(const SapaMap &m, int64_t b, int64_t c, int64_t C, int64_t i, int64_t n, int64_t j) const {
-        if (m.column != 1) return;
-        int64_t from = std::max<int64_t>(0, j - rx), until = std::min(x.low, j + STRIP + rx);
-        for (int64_t e = 0; e < C; ++e)
-            for (int64_t r = std::max<int64_t>(0, i - ry); r < std::min(y.low, i + n + ry); ++r)
-                expect<T, false>(address<T>(m, b, c + e, r, from), until - from);
-    }
-
     // s[r][n][t] = <a[point n], b[window]> over channels [c, c + C), for the points of each row of cells from i on
     void dot(A *s, int64_t block, Planes at, const SapaMap &a, const SapaMap &b, int64_t c, int64_t C, int64_t batch,
              int64_t i, int64_t j, const Chunk *const *chunks, int64_t n_rows) {
@@ -100,14 +82,8 @@ template <class T> struct Window {
         for (int64_t d = 0; d < C; d += DEPTH) {
             int64_t depth = std::min(DEPTH, C - d);
             pack_low_rows(low.data(), DEPTH * padded, b, c + d, depth, batch, i, n_rows, j);
-            int64_t ahead = std::min(DEPTH, C - d - depth);
-            expect_low(b, batch, c + d + depth, ahead, i, n_rows, j);
             for (int64_t r = 0; r < n_rows; ++r) {
                 const Chunk &chunk = *chunks[r];
-                if (r + 1 < n_rows)
-                    expect_high<false>(a, batch, c + d, depth, j, *chunks[r + 1]);
-                else
-                    expect_high<false>(a, batch, c + d + depth, ahead, j, *chunks[0]);
                 pack_chunk<T>(high.data(), depth * STRIP, STRIP, a, batch, c + d, depth, chunk, j, n_lanes, x);
                 with_points(chunk.n, [&](auto NS) {
                     for (int64_t t = 0; t < call.Kh; ++t)

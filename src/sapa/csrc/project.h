@@ -44,14 +44,16 @@ __attribute__((noinline)) void multiply(A *y, const A *a, int64_t rows, const A 
             product(y + r * length, a + k * rows + r, rows, b + k * length, length, std::min(DEEP, depth - k));
 }
 
-template <class A, class F> inline Vec<A> sum_of(int64_t n, F f) {
-    Vec<A> total{};
+// the sum of f(i, v) over n rows, for some vectors at once, as they lie side by side
+template <class A, class F> inline void sum_rows(Vec<A> (&total)[VECTORS_AT_ONCE], int64_t n, F f) {
+    for (int v = 0; v < VECTORS_AT_ONCE; ++v) total[v] = Vec<A>{};
     for (int64_t from = 0; from < n; from += DEEP) {
-        Vec<A> part{};
-        for (int64_t i = from; i < std::min(from + DEEP, n); ++i) part += f(i);
-        total += part;
+        Vec<A> part[VECTORS_AT_ONCE];
+        for (int v = 0; v < VECTORS_AT_ONCE; ++v) part[v] = Vec<A>{};
+        for (int64_t i = from; i < std::min(from + DEEP, n); ++i)
+            for (int v = 0; v < VECTORS_AT_ONCE; ++v) part[v] += f(i, v);
+        for (int v = 0; v < VECTORS_AT_ONCE; ++v) total[v] += part[v];
     }
-    return total;
 }
 
 inline int64_t products(const SapaProjection &call) { return call.B * call.H * call.W * call.C * call.D; }
@@ -126,17 +128,21 @@ template <class T> struct Projection {
     // x without its mean, and one over its deviation
     void centre() {
         if (!call.is_normed) return std::fill(scale.begin(), scale.end(), A(1));
-        for (int64_t l = 0; l < STRIP; l += N) {
-            A *column = x + l;
+        for (int64_t l = 0; l < STRIP; l += VECTORS_AT_ONCE * N) {
+            Vec<A> origin[VECTORS_AT_ONCE], mean[VECTORS_AT_ONCE], squares[VECTORS_AT_ONCE];
+            auto at_row = [&](int64_t c, int v) { return x + c * STRIP + l + v * N; };
             // from the first channel on, so that what all channels have in common costs no digits
-            const Vec<A> origin = load(column);
-            Vec<A> mean = sum_of<A>(C, [&](int64_t c) { return load(column + c * STRIP) - origin; }) / A(C);
-            Vec<A> squares = sum_of<A>(C, [&](int64_t c) {
-                Vec<A> centred = load(column + c * STRIP) - origin - mean;
-                store(column + c * STRIP, centred);
+            for (int v = 0; v < VECTORS_AT_ONCE; ++v) origin[v] = load(at_row(0, v));
+            sum_rows<A>(mean, C, [&](int64_t c, int v) { return load(at_row(c, v)) - origin[v]; });
+            for (int v = 0; v < VECTORS_AT_ONCE; ++v) mean[v] /= A(C);
+            sum_rows<A>(squares, C, [&](int64_t c, int v) {
+                Vec<A> centred = load(at_row(c, v)) - origin[v] - mean[v];
+                store(at_row(c, v), centred);
                 return centred * centred;
             });
-            for (int64_t i = 0; i < N; ++i) scale[l + i] = 1 / std::sqrt(squares[i] / A(C) + A(call.eps));
+            for (int v = 0; v < VECTORS_AT_ONCE; ++v)
+                for (int64_t i = 0; i < N; ++i)
+                    scale[l + v * N + i] = 1 / std::sqrt(squares[v][i] / A(C) + A(call.eps));
         }
     }
 

@@ -52,14 +52,17 @@ template <class T> struct ProjectionBackward : Projection<T> {
 
     void gradient_of_x() {
         multiply(t.data(), transposed.data(), rows, y.data(), STRIP, D);
-        for (int64_t l = 0; l < STRIP && call.is_normed; l += N) {
-            A *tc = &t[l], *zc = &x[l];
-            Vec<A> mean = sum_of<A>(C, [&](int64_t c) { return load(tc + c * STRIP); }) / A(C);
-            Vec<A> along = sum_of<A>(C, [&](int64_t c) { return load(tc + c * STRIP) * load(zc + c * STRIP); }) / A(C);
-            for (int64_t c = 0; c < C; ++c) {
-                Vec<A> kept = load(tc + c * STRIP) - mean - load(zc + c * STRIP) * along;
-                store(tc + c * STRIP, kept * load(&scale[l]));
-            }
+        for (int64_t l = 0; l < STRIP && call.is_normed; l += VECTORS_AT_ONCE * N) {
+            Vec<A> mean[VECTORS_AT_ONCE], along[VECTORS_AT_ONCE];
+            auto place = [&](int64_t c, int v) { return c * STRIP + l + v * N; };
+            sum_rows<A>(mean, C, [&](int64_t c, int v) { return load(&t[place(c, v)]); });
+            sum_rows<A>(along, C, [&](int64_t c, int v) { return load(&t[place(c, v)]) * load(x + place(c, v)); });
+            for (int v = 0; v < VECTORS_AT_ONCE; ++v) mean[v] /= A(C), along[v] /= A(C);
+            for (int64_t c = 0; c < C; ++c)
+                for (int v = 0; v < VECTORS_AT_ONCE; ++v) {
+                    Vec<A> kept = load(&t[place(c, v)]) - mean[v] - load(x + place(c, v)) * along[v];
+                    store(&t[place(c, v)], kept * load(&scale[l + v * N]));
+                }
         }
         narrow_rows(Base::at(call.dx, 0), call.dx.channel, call.dx.column, t.data(), STRIP, C, Base::n);
     }

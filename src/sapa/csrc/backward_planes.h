@@ -30,12 +30,11 @@ template <class T> struct BackwardPlanes : Sums<T> {
                             lanes_of_row + call.Kw - 1, y.low, x.low);
             for (int64_t r = 0; r < n_rows; ++r) {
                 pack_points(call.y, c + d, depth, r);
-                for (int64_t j = 0; j < x.low; j += STRIP) {
+                for (int64_t j = 0; j < x.low; j += STRIP)
                     for (int64_t t = 0; t < call.Kh; ++t)
                         dot_planar<NS>(&this->ds[r * block + t * call.Kw * at.tap + margin + j], at,
                                        &high_rows[margin + j], length, &low_rows[(r + t) * row + margin - rx + j],
                                        length, depth, call.Kw, this->lanes(j), d == 0);
-                }
                 scatter_planes<NS>(this->ring_v, call.C, c + d, depth, r);
             }
         }

@@ -108,8 +108,10 @@ template <class T> struct Projection {
         for (int64_t c = 0; c < C; c += at_once) {
             if (at_once == 1 && c + AHEAD < C)
                 expect<T, false>(address<T>(call.x, b, c + AHEAD, line, begin), until - begin);
-            for (from = begin, x = copy.data(); from < until; from += STRIP, x += C * STRIP)
-                n = std::min(STRIP, until - from), read(x, call.x, c, at_once);
+            for (from = begin, x = copy.data(); from < until; from += STRIP, x += C * STRIP) {
+                n = std::min(STRIP, until - from);
+                read(x, call.x, c, at_once);
+            }
         }
         for (from = begin, x = copy.data(); from < until; from += STRIP, x += C * STRIP) {
             n = std::min(STRIP, until - from);

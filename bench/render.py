@@ -49,9 +49,11 @@ def cases(ops: Report) -> str:
     slower = [case for case in ops["base"] if ratio(case, "attend", "bilinear") > 1]
     if slower:
         worst = max(slower, key=lambda case: ratio(case, "attend", "bilinear"))
+        trained = [ratio(case, "attend, trained", "bilinear, trained") for case in ops["base"]]
         parts.append(
-            f"Slower than bilinear in {len(slower)} of {len(ops['base'])} cases, most at {worst['shape']} "
-            f"{worst['layout']}: {number(ratio(worst, 'attend', 'bilinear'))} times its time.\n"
+            f"Forward, `attend` is slower than bilinear in {len(slower)} of {len(ops['base'])} cases, most at "
+            f"{worst['shape']} {worst['layout']}: {number(ratio(worst, 'attend', 'bilinear'))} times its time; forward "
+            f"and backward in {sum(r > 1 for r in trained)}, by up to {number(max(trained))} times.\n"
         )
     compiled = [s for case in ops["base"] for s in case["compile_seconds"].values()]
     if compiled:

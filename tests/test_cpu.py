@@ -39,11 +39,8 @@ def test_wide_maps_equal_the_reference(layout: torch.memory_format, size: tuple[
         torch.testing.assert_close(ours, expected)
 
 
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
-@pytest.mark.parametrize("batch", [1, 2, 3])
-def test_results_do_not_depend_on_the_number_of_threads(layout: torch.memory_format, batch: int) -> None:
-    q, k, v, g = (x[:1].repeat(batch, 1, 1, 1).float().contiguous(memory_format=layout) for x in problem(layout))
-    bias = (torch.randn(13, 5), torch.randn(150, 5))
+def equal_for_any_number_of_threads(g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> bool:
+    bias = (torch.randn(q.shape[2], 5), torch.randn(q.shape[3], 5))
     before, results = torch.get_num_threads(), []
     try:
         for threads in (1, 2, 3):
@@ -52,8 +49,22 @@ def test_results_do_not_depend_on_the_number_of_threads(layout: torch.memory_for
             results.append([cpu.attend(q, k, v, *window), *cpu.attend_backward(g, q, k, v, *window)])
     finally:
         torch.set_num_threads(before)
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+    return all(torch.equal(a, b) for other in results[1:] for a, b in zip(results[0], other, strict=True))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_results_do_not_depend_on_the_number_of_threads(layout: torch.memory_format, batch: int) -> None:
+    q, k, v, g = (x[:1].repeat(batch, 1, 1, 1).float().contiguous(memory_format=layout) for x in problem(layout))
+    assert equal_for_any_number_of_threads(g, q, k, v)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize(("scale", "low_h"), [(2, 7), (3, 6), (3, 7), (4, 5), (4, 10)])
+def test_nor_do_those_of_cells_with_many_points(layout: torch.memory_format, scale: int, low_h: int) -> None:
+    high, low = (scale * low_h, scale * 20), (low_h, 20)
+    g, q, k, v = (torch.randn(1, C, *size) for C, size in ((40, high), (8, high), (8, low), (40, low)))
+    assert equal_for_any_number_of_threads(*(x.contiguous(memory_format=layout) for x in (g, q, k, v)))
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)

@@ -93,6 +93,13 @@ def test_low_precision_is_as_good_as_plain_pytorch(
             assert_as_good(found, same_type, true)
 
 
+def test_without_an_epsilon_points_beyond_the_map_stay_out() -> None:
+    x, g = torch.randn(1, 16, 5, 7), torch.randn(1, 4, 5, 7)  # 35 points, fewer than a strip
+    parameters = [torch.randn(4, 16), torch.randn(4), torch.randn(16), torch.randn(16)]
+    ours, expected = (f.project_backward(g, x, *parameters, eps=0.0) for f in (cpu, reference))
+    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_a_large_mean_does_not_eat_the_digits() -> None:
     """Folding the mean in after the sum over channels would lose all of them here."""
     x, *parameters = problem(1, 64, 8, 6, 7, torch.float32)

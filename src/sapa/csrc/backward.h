@@ -1,8 +1,8 @@
 // attend_backward and assemble_backward. A task owns the low-res rows [from, until) of dk and dv and gathers all that
 // falls on them: it goes over its own rows of cells and over the Kh/2 rows above and below, whose weights it computes
 // again. Nothing is shared between tasks, and each number is summed in the same order however the rows are divided, so
-// results do not depend on the number of threads. Two rows of cells are done together: they share most of what they
-// read, and most of the rows they add to.
+// results do not depend on the number of threads. Two rows of cells are done together, an even one and the next however
+// the rows are divided: they share most of what they read, and most of the rows they add to.
 #pragma once
 #include "backward_cells.h"
 #include "parallel.h"
@@ -21,7 +21,7 @@ template <class T> struct Backward : BackwardCells<T> {
     void run(int64_t batch, int64_t from_row, int64_t until_row, double *drows, double *dcolumns) {
         b = batch, from = from_row, until = until_row;
         int64_t last = std::min(y.low, until + ry);
-        for (i = std::max<int64_t>(0, from - ry); i < last; i += n_rows) {
+        for (i = std::max<int64_t>(0, from - ry) / this->rows * this->rows; i < last; i += n_rows) {
             n_rows = std::min(this->rows, last - i);
             std::vector<Chunk> parts[ROWS_BACK];
             for (int64_t r = 0; r < n_rows; ++r) parts[r] = chunks_of_row(y, x, i + r);

@@ -80,7 +80,9 @@ void weights_backward(A *dw, const A *s, const A *w, int64_t tap, int64_t P, int
         A total = total_activation(s + l, tap, P, normalize);
         for (int64_t t = 0; t < P; ++t) {
             A x = s[t * tap + l];
-            dw[t * tap + l] *= slope(x, activation(x, normalize), normalize) / total;
+            // as PyTorch has it: what is cut off has no gradient, not even of a number that is none
+            bool is_cut = normalize == SAPA_RELU && x <= 0;
+            dw[t * tap + l] = is_cut ? 0 : dw[t * tap + l] * slope(x, activation(x, normalize), normalize) / total;
         }
     }
 }

@@ -13,7 +13,7 @@ template <class T> inline T *address(const SapaMap &m, int64_t b, int64_t c, int
 }
 
 // Rows of so many channels later are asked for ahead of time: planes are pages apart, and no processor foresees that.
-// Not more, as planes are often a power of two apart, where the caches have room for eight.
+// Planes are often a power of two apart, where the caches have room for eight: what is copied, and what is asked for.
 constexpr int64_t AHEAD = 4;
 
 // asks for the lines of n numbers ahead of time

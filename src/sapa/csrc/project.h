@@ -146,6 +146,7 @@ template <class T> struct Projection {
                 for (int64_t i = 0; i < N; ++i)
                     scale[l + v * N + i] = 1 / std::sqrt(squares[v][i] / A(C) + A(call.eps));
         }
+        std::fill(scale.begin() + n, scale.end(), A(0));  // points that are none have no deviation
     }
 
     void forward(int64_t block) {

@@ -14,7 +14,7 @@ Meta = dict[str, Any]
 
 MOST_PHASES = 16  # points of a cell that one program holds
 ALIGNED = 16  # numbers; Triton asks no more of a size or a stride than to be a multiple
-WHOLE = (4, 9, 16)  # points of cells that a program of `attend` holds whole
+WHOLE = (4, 9, 16)  # points of cells that a program of attention holds whole
 MOST_POINTS = 2  # of a thread, where channels are few
 MOST_NEIGHBOURS = 4  # points of a row in one load: 16 bytes of float32
 

@@ -15,7 +15,7 @@ def attend_kernel(
     BC: tl.constexpr, BD: tl.constexpr, ONE_D: tl.constexpr,
     NORMALIZE: tl.constexpr, BORDER: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """y[p] = sum_t f[p, t] v[c(p) + t] / sum_t f[p, t], in one pass over the taps."""
+    """y[p] = sum_t f[p, t] v[c(p) + t] times one over the sum of f, in one pass over the taps."""
     number, block = split(tl.program_id(0), tl.cdiv(C, BC))
     b, i, j, y, x, is_point = block_of_points(number, sizes, SY, SX, U, V, N, INDEX)
     c, is_channel = channels(block, C, BC, INDEX)

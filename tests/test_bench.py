@@ -280,8 +280,10 @@ def test_rendering_shows_what_is_slower_and_not_reached() -> None:
     assert "1 of 2 are not reached." in text
     result = measure(SMALL, ["attend", "bilinear", "gemm", "attend, trained", "bilinear, trained"], seconds=0.001)
     result["times"]["attend"]["ms"] = 3 * result["times"]["bilinear"]["ms"]
+    result["times"]["attend, trained"]["ms"] = 2 * result["times"]["bilinear, trained"]["ms"]
     text = render.cases({"base": [result]})
-    assert re.search(r"Slower than bilinear in 1 of 1 cases, most at .* NCHW: 3 times its time", text)
+    assert re.search(r"slower than bilinear in 1 of 1 cases, most at .* NCHW: 3 times its time; forward and", text)
+    assert "backward in 1, by up to 2 times." in text
 
 
 def test_picture_is_the_same_each_time_it_is_drawn(tmp_path: Path) -> None:

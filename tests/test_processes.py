@@ -67,14 +67,14 @@ def test_kill_9_and_resume_ends_with_the_same_bits(tmp_path: Path) -> None:
 def test_two_processes_do_what_one_does(tmp_path: Path) -> None:
     # plain descent: the root in Adam would make much of what rounding makes of a gradient near 0
     command = (*QUICK, "--set", "steps=6", "--set", "optimizer=sgd", "--lr", "0.05", "--output")
-    two = start(*LAUNCHERS["accelerate"], SAPA, *command, tmp_path / "two")
-    for process in (start(SAPA, *command, tmp_path / "one"), two):
-        done(process)
+    together = start(*LAUNCHERS["accelerate"], SAPA, *command, tmp_path / "two")
+    done(start(SAPA, *command, tmp_path / "one"))
+    measured = start(*LAUNCHERS["torchrun"], SAPA, "eval", tmp_path / "one", "--json", "--workers", "0")
+    done(together)
     one, two = (json.loads((tmp_path / name / checkpoint.RESULT).read_text()) for name in ("one", "two"))
     assert [loss for _, loss in two["losses"]] == pytest.approx([loss for _, loss in one["losses"]], rel=1e-4)
     states = [checkpoint.read(tmp_path / name / checkpoint.WEIGHTS)[0] for name in ("one", "two")]
     torch.testing.assert_close(states[1], states[0], rtol=1e-3, atol=1e-5)
     assert two["metrics"]["pixel accuracy"] == pytest.approx(one["metrics"]["pixel accuracy"], abs=0.1)
     # and of equal weights the metric is equal, though three pictures cannot be shared evenly
-    measured = done(start(*LAUNCHERS["torchrun"], SAPA, "eval", tmp_path / "one", "--json", "--workers", "0"))
-    assert json.loads(measured) == one["metrics"]
+    assert json.loads(done(measured)) == one["metrics"]

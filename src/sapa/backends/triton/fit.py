@@ -38,11 +38,12 @@ class Work:
     @property
     def is_usual(self) -> bool:
         """Cells of a usual size, in pairs if planar, and channels that Triton knows to be aligned."""
-        is_more = self.is_costly or self.is_mixed or self.is_large or self.is_double
+        is_attention = self.D is not None
+        is_more = (
+            self.is_costly or self.is_mixed or self.is_large or self.is_double or (self.is_ragged and is_attention)
+        )
         is_paired = self.layout != "planar" or self.V > 1
-        if self.D is None:
-            return self.phases == 4 and is_paired and self.C % ALIGNED == 0 and not is_more
-        return self.phases in WHOLE and is_paired and self.C % ALIGNED == 0 and not is_more and not self.is_ragged
+        return self.phases in (WHOLE if is_attention else (4,)) and is_paired and self.C % ALIGNED == 0 and not is_more
 
 
 def steps(sizes: Sizes) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from sapa.models.imagenet import normalise
 from sapa.tasks.metrics import DepthMetric
 from sapa.tasks.nets import ENCODERS, Pyramid
 from sapa.tasks.pictures import ramp
+from sapa.tasks.processes import summed
 from sapa.tasks.task import Batch, Pictures, Task
 
 MAX_DEPTH = 10.0  # metres
@@ -32,13 +33,14 @@ class Depth(Task):
         return models.build(net, up, max_depth=MAX_DEPTH, pretrained=self.preset.pretrained, **options)
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """The scale-invariant error of Eigen et al. (2014) in the form of BTS."""
+        """The scale-invariant error of Eigen et al. (2014) in the form of BTS, over the pictures of all processes."""
         truth = batch["depth"]
         is_known = (truth > NEAREST) & (truth < MAX_DEPTH)
         error = model(normalise(batch["image"])).float().clamp_min(1e-3).log() - truth.clamp_min(1e-3).log()
-        count = is_known.sum().clamp_min(1)
         error = torch.where(is_known, error, torch.zeros_like(error))
-        mean, square = error.sum() / count, error.square().sum() / count
+        # before the root: that of a whole is not the mean of those of its parts
+        total, squares, count = summed(torch.stack([error.sum(), error.square().sum(), is_known.sum().float()]))
+        mean, square = total / count.clamp_min(1), squares / count.clamp_min(1)
         # without the 1e-6 the root has no slope where all is learned
         return 10 * (square - FOCUS * mean.square() + 1e-6).sqrt()
 

@@ -1,5 +1,6 @@
 """Object detection: a box and a class for every object."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,8 @@ from sapa.complexity import multiply_accumulates
 from sapa.models.fit import Up
 from sapa.tasks.metrics import DetectionMetric
 from sapa.tasks.nets import ENCODERS
-from sapa.tasks.task import Batch, Pictures, Task
+from sapa.tasks.sampling import detection_loss, seed_boxes
+from sapa.tasks.task import Batch, Pictures, Sample, Task
 
 WIDTH = 64
 SURE = 0.5  # the least score of a box that is drawn
@@ -24,7 +26,7 @@ class Detection(Task):
         from sapa.tasks.data.augment import augment
 
         if is_training:
-            return super().augment(True)
+            return partial(_with_seed, super().augment(True))
         # as it is, since the model itself changes the size, and its boxes back
         return augment(self.name, train=False, evaluate="whole")
 
@@ -34,16 +36,16 @@ class Detection(Task):
         (H, W), net = self.preset.size, self.preset.net
         options = {"min_size": min(H, W), "max_size": max(H, W), **self.options()}
         if net in ENCODERS:
-            return small_detector(net, up, len(self.classes), **options)
-        return models.build(net, up, num_classes=len(self.classes), pretrained=self.preset.pretrained, **options)
+            return seed_boxes(small_detector(net, up, len(self.classes), **options))
+        whole = models.build(net, up, num_classes=len(self.classes), pretrained=self.preset.pretrained, **options)
+        return seed_boxes(whole)
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         targets = []
         for boxes, labels, crowd in zip(batch["boxes"], batch["labels"], batch["crowd"], strict=True):
             # a crowd is no object to learn; label 0 is the background
             targets.append({"boxes": boxes[~crowd], "labels": labels[~crowd] + 1})
-        losses: dict[str, Tensor] = model(list(batch["image"]), targets)
-        return torch.stack(list(losses.values())).sum()
+        return detection_loss(model, list(batch["image"]), targets, batch["seed"])
 
     def predict(self, model: nn.Module, batch: Batch) -> list[dict[str, Tensor]]:
         return [{**found, "labels": found["labels"] - 1} for found in model(list(batch["image"]))]
@@ -70,6 +72,12 @@ class Detection(Task):
             "truth": _drawn(image, batch["boxes"][i], batch["labels"][i]),
             "prediction": _drawn(image, found["boxes"][sure], found["labels"][sure]),
         }
+
+
+def _with_seed(augment: Any, sample: Sample, generator: torch.Generator) -> Sample:
+    """With a number for all that is drawn from this picture later on."""
+    sample = augment(sample, generator)
+    return {**sample, "seed": int(torch.randint(2**62, (), generator=generator))}
 
 
 def small_detector(net: str, up: Up, classes: int, **options: Any) -> nn.Module:

@@ -1,9 +1,9 @@
 """BatchNorm over all processes: what the devices of PyTorch have, and the same in a few lines for the CPU."""
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
+
+from sapa.tasks.processes import is_alone, summed
 
 
 def share_norms(model: nn.Module, device: torch.device) -> nn.Module:
@@ -24,15 +24,15 @@ class SharedNorm(nn.BatchNorm2d):
     """nn.SyncBatchNorm knows no CPU."""
 
     def forward(self, input: Tensor) -> Tensor:
-        if not (self.training and dist.is_initialized() and dist.get_world_size() > 1):
+        if not self.training or is_alone():
             return super().forward(input)
         C = input.shape[1]
         count = input.new_full((1,), float(input.numel() // C))
         # in two rounds, since a sum of squares loses what the mean takes
-        total = all_reduce(torch.cat([input.sum((0, 2, 3)), count]))
+        total = summed(torch.cat([input.sum((0, 2, 3)), count]))
         n, mean = total[-1].detach(), total[:-1] / total[-1]
         centred = input - mean[:, None, None]
-        variance = all_reduce(centred.square().sum((0, 2, 3))) / n
+        variance = summed(centred.square().sum((0, 2, 3))) / n
         if self.track_running_stats and self.running_mean is not None and self.running_var is not None:
             self._track(mean.detach(), (variance * n / (n - 1)).detach())
         y = centred * torch.rsqrt(variance + self.eps)[:, None, None]

@@ -94,10 +94,10 @@ template <class T> struct Backward : BackwardCells<T> {
                 this->pack_low_rows(this->low.data(), row, call.k, d, depth, b, i + r, 1, j);
                 for (int64_t e = 0; e < depth; ++e) {
                     with_points(chunk.n, [&](auto NS) {
-                        auto put = [&](int64_t l, const Vec<A>(&sums)[NS][1]) {
+                        auto put = [&](int64_t, int64_t l, const Vec<A>(&sums)[NS][1]) {
                             for (int n = 0; n < NS; ++n) store(&results[n * STRIP + l], sums[n][0]);
                         };
-                        weigh_planar<NS, 1, 0>(gradient + j, at, &this->low[e * padded], 0, row, call.Kh, call.Kw,
+                        weigh_planar<NS, 1, 0>(gradient + j, at, &this->low[e * padded], 0, row, 1, call.Kh, call.Kw,
                                                this->lanes(j), put);
                     });
                     for (int n = 0; n < chunk.n; ++n)

@@ -1,11 +1,12 @@
 // attend and assemble. A task is a strip of cells of eight low-res rows, which share most of the rows they read. It
 // makes its weights, which stay in the first-level cache while the channels stream past.
 //
-// Planar: eight channels at a time are copied to a small block, with zeros around the image, while the rows of the next
-// eight and the lines of the output are asked for ahead of time, because a plane is pages away from the next. Two
-// channels and four points make eight sums: each weight vector is used twice, each vector of values four times.
+// Planar: sixteen channels at a time are copied to a small block, with zeros around the image. Two channels and four
+// points make eight sums: each weight vector is used twice, each vector of values four times. While they are summed, the
+// lines that the next two channels are written to are asked for, because a plane is pages away from the next.
 //
-// Channels_last: of each cell, three vectors of channels and four points make twelve sums.
+// Channels_last: of each cell, three vectors of channels and four points make twelve sums. Its weights are brought
+// together first, as each is used for every channel.
 #pragma once
 #include "parallel.h"
 #include "window.h"
@@ -19,7 +20,7 @@ template <class T> struct Forward : Window<T> {
     using A = typename Wide<T>::type;
     using Base::call, Base::x, Base::y, Base::P, Base::ry, Base::rx, Base::padded;
     static constexpr int N = Simd<A>::N;
-    static constexpr int64_t CHANNELS = 8, PART = 32 * N;  // of a block, planar and channels_last
+    static constexpr int64_t CHANNELS = 16, PART = 32 * N;  // of a block, planar and channels_last
 
     bool is_last = call.C > 1 && call.v.channel == 1 && call.y.channel == 1;
     static constexpr Strip at{};
@@ -66,69 +67,57 @@ template <class T> struct Forward : Window<T> {
     Scratch<A> results = Scratch<A>(MOST_POINTS * CHANNELS * STRIP);
 
     template <int NS> void planes(int64_t j, int64_t c, int64_t C) {
+        bool is_double = NS > 1 && x.is_whole && x.most == 2 && call.y.column == 1;
+        with_width(call.Kw, [&](auto KW) {
+            if (is_double)
+                planes<NS, KW, true>(j, c, C);
+            else
+                planes<NS, KW, false>(j, c, C);
+        });
+    }
+
+    template <int NS, int KW, bool IS_DOUBLE> void planes(int64_t j, int64_t c, int64_t C) {
         constexpr int NC = NS > 2 ? 2 : 4;
         int64_t row = CHANNELS * padded;
-        for (int64_t until = c + C; c < until; c += CHANNELS) {
-            int64_t n = std::min(CHANNELS, until - c), ahead = std::min(CHANNELS, until - c - n);
-            this->pack_low_rows(values.data(), row, call.v, c, n, b, i, n_rows, j);
-            expect_output(c, n, j, *chunks[0]);
-            expect_values(c + n, ahead, j);
+        for (int64_t first = c, until = c + C; c < until; c += CHANNELS) {
+            int64_t n = std::min(CHANNELS, until - c);
+            this->pack_low_rows(values.data(), row, call.v, c, n, b, i, n_rows, j, c > first);
             for (int64_t r = 0; r < n_rows; ++r) {
-                if (r + 1 < n_rows) expect_output(c, n, j, *chunks[r + 1]);
-                const A *rows = &values[r * row];
-                int64_t e = 0;
-                for (; e + NC <= n; e += NC) channels<NS, NC>(rows + e * padded, row, j, c + e, r);
-                for (; e < n; ++e) channels<NS, 1>(rows + e * padded, row, j, c + e, r);
+                int64_t together = n / NC * NC;
+                channels<NS, NC, KW, IS_DOUBLE>(r, j, c, 0, together);
+                channels<NS, 1, KW, IS_DOUBLE>(r, j, c, together, n - together);
             }
         }
     }
 
-    // asks for the rows that the points of a chunk are written to
-    void expect_output(int64_t c, int64_t C, int64_t j, const Chunk &chunk) const {
-        if (call.y.column != 1) return;
-        int64_t from = x.first[j], until = x.first[std::min(j + STRIP, x.low)];
-        for (int n = 0; n < chunk.n; ++n)
-            for (int64_t e = 0; e < C && (n == 0 || chunk.point[n].y != chunk.point[n - 1].y); ++e)
-                expect<T, true>(address<T>(call.y, b, c + e, chunk.point[n].y, from), until - from);
-    }
-
-    // and for the rows of values
-    void expect_values(int64_t c, int64_t C, int64_t j) const {
-        if (call.v.column != 1) return;
-        int64_t from = std::max<int64_t>(0, j - rx), until = std::min(x.low, j + STRIP + rx);
-        for (int64_t e = 0; e < C; ++e)
-            for (int64_t r = std::max<int64_t>(0, i - ry); r < std::min(y.low, i + n_rows + ry); ++r)
-                expect<T, false>(address<T>(call.v, b, c + e, r, from), until - from);
-    }
-
-    template <int NS, int NC> void channels(const A *rows, int64_t row, int64_t j, int64_t c, int64_t r) {
+    // of row r of cells, C channels from the e-th of the block that begins at c
+    template <int NS, int NC, int KW, bool IS_DOUBLE>
+    void channels(int64_t r, int64_t j, int64_t c, int64_t e, int64_t C) {
         const Chunk &chunk = *chunks[r];
-        int64_t inside = std::min(STRIP, x.low - j);
-        bool is_double = NS > 1 && x.is_whole && x.most == 2 && call.y.column == 1;
-        T *pairs[NC][(NS + 1) / 2];
-        for (int e = 0; e < NC; ++e)
-            for (int n = 0; n < NS; n += 2) pairs[e][n / 2] = address<T>(call.y, b, c + e, chunk.point[n].y, 2 * j);
-        auto put = [&](int64_t l, const Vec<A>(&sums)[NS][NC]) {
-            for (int e = 0; e < NC; ++e)
-                for (int n = 0; n < NS; ++n) {
-                    if (NS == 1 || !is_double || l + N > inside) {
-                        store(&results[(n * NC + e) * STRIP + l], sums[n][e]);
-                    } else if (n % 2 == 0) {
+        int64_t inside = std::min(STRIP, x.low - j), done = IS_DOUBLE ? inside / N * N : 0;
+        A *rest = results.data();
+        T *to = address<T>(call.y, b, c + e, chunk.point[0].y, x.first[j]);
+        int64_t channel = call.y.channel, row = NS > 2 ? (chunk.point[2].y - chunk.point[0].y) * call.y.row : 0;
+        auto put = [=](int64_t d, int64_t l, const Vec<A>(&sums)[NS][NC]) {
+            for (int f = 0; f < NC; ++f)
+                if (!IS_DOUBLE || l >= done) {
+                    for (int n = 0; n < NS; ++n) store(rest + (n * C + d + f) * STRIP + l, sums[n][f]);
+                } else if constexpr (IS_DOUBLE && NS > 1) {
+                    for (int n = 0; n < NS; n += 2) {
                         Vec<A> low, high;
-                        interleave<A>(sums[n][e], sums[n + 1 < NS ? n + 1 : n][e], low, high, Lanes<A>{});
-                        store_narrow(pairs[e][n / 2] + 2 * l, low);
-                        store_narrow(pairs[e][n / 2] + 2 * l + N, high);
+                        interleave<A>(sums[n][f], sums[n + 1][f], low, high, Lanes<A>{});
+                        T *p = to + (d + f) * channel + n / 2 * row + 2 * l;
+                        __builtin_prefetch(p + NC * channel, 1);
+                        store_narrow(p, low);
+                        store_narrow(p + N, high);
                     }
                 }
         };
-        with_width(call.Kw, [&](auto KW) {
-            weigh_planar<NS, NC, KW>(&w[r * block], at, rows, padded, row, call.Kh, call.Kw, this->lanes(j), put);
-        });
-        int64_t done = is_double ? inside / N * N : 0;
-        if (done == inside) return;
-        for (int n = 0; n < NS; ++n)
-            for (int e = 0; e < NC; ++e)
-                unpack_high<T>(&results[(n * NC + e) * STRIP + done], call.y, b, c + e, chunk.point[n].y,
+        weigh_planar<NS, NC, KW>(&w[r * block], at, &values[(r * CHANNELS + e) * padded], padded, CHANNELS * padded, C,
+                                 call.Kh, call.Kw, this->lanes(j), put);
+        for (int n = 0; n < NS && done < inside; ++n)
+            for (int64_t d = 0; d < C; ++d)
+                unpack_high<T>(&results[(n * C + d) * STRIP + done], call.y, b, c + e + d, chunk.point[n].y,
                                chunk.point[n].a, j + done, inside - done, x);
     }
 
@@ -139,14 +128,21 @@ template <class T> struct Forward : Window<T> {
     Scratch<A> zeros = zeros_of<A>(PART), dropped = Scratch<A>(PART);
     Scratch<A> wide_rows = Scratch<A>(is_last && !is_wide ? call.Kh * padded * PART : 0);
     Scratch<A> wide_results = Scratch<A>(MOST_POINTS * PART);
+    Scratch<A> by_cell = Scratch<A>(is_last ? STRIP * MOST_POINTS * P : 0);  // [cell][tap][point]
+    struct Near {
+        static constexpr int64_t point = 1, tap = MOST_POINTS;
+    };
 
     template <int NS> void cells(int64_t j, int64_t c, int64_t C) {
-        for (int64_t r = 0; r < n_rows; ++r)
+        int64_t inside = std::min(STRIP, x.low - j);
+        for (int64_t r = 0; r < n_rows; ++r) {
+            narrow_rows(by_cell.data(), 1, MOST_POINTS * P, &w[r * block], STRIP, MOST_POINTS * P, inside);
             for (int64_t done = 0; done < C; done += PART) {
                 int64_t n = std::min(PART, C - done);
                 if (!is_wide) widen_cells(i + r, j, c + done, n);
-                for (int64_t l = 0; l < std::min(STRIP, x.low - j); ++l) cell<NS>(r, j, l, c + done, n);
+                for (int64_t l = 0; l < inside; ++l) cell<NS>(r, j, l, c + done, n);
             }
+        }
     }
 
     template <int NS> void cell(int64_t r, int64_t j, int64_t l, int64_t c, int64_t C) {
@@ -170,7 +166,7 @@ template <class T> struct Forward : Window<T> {
             to[n] = is_there ? address<T>(call.y, b, c, chunk.point[n].y, p) : reinterpret_cast<T *>(dropped.data());
             out[n] = is_wide ? reinterpret_cast<A *>(to[n]) : &wide_results[n * PART];
         }
-        weigh_cell<NS>(out, &w[r * block + l], at, taps.data(), P, C);
+        weigh_cell<NS>(out, &by_cell[l * MOST_POINTS * P], Near{}, taps.data(), P, C);
         for (int n = 0; n < NS && !is_wide; ++n) narrow_row(to[n], out[n], C);
     }
 

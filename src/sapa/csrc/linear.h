@@ -34,18 +34,20 @@ inline void dot_taps(A *s, Planes at, const A *a, int64_t a_length, const A *b, 
     for (int64_t l = 0; l < lanes; l += Simd<A>::N) {
         Vec<A> acc[NS][NT];
         clear(acc);
-        for (int n = 0; n < NS && !is_first; ++n)
-            for (int t = 0; t < NT; ++t) acc[n][t] = load(s + n * at.point + t * at.tap + l);
-        for (int64_t d = 0; d < D; ++d) {
+        int64_t d = 0;
+        do {  // not `for`: GCC would keep the sums in memory, in case there are no channels
             Vec<A> bt[NT];
-            for (int t = 0; t < NT; ++t) bt[t] = load(b + d * b_length + l + t);
+            for (int t = 0; t < NT; ++t) bt[t] = keep(load(b + d * b_length + l + t));
             for (int n = 0; n < NS; ++n) {
                 Vec<A> an = keep(load(a + (n * D + d) * a_length + l));
                 for (int t = 0; t < NT; ++t) acc[n][t] += an * bt[t];
             }
-        }
+        } while (++d < D);
         for (int n = 0; n < NS; ++n)
-            for (int t = 0; t < NT; ++t) store(s + n * at.point + t * at.tap + l, acc[n][t]);
+            for (int t = 0; t < NT; ++t) {
+                A *to = s + n * at.point + t * at.tap + l;
+                store(to, is_first ? acc[n][t] : load(to) + acc[n][t]);
+            }
     }
 }
 
@@ -58,30 +60,30 @@ void dot_planar(A *s, Planes at, const A *a, int64_t a_length, const A *b, int64
     if (Kw - t == 1) dot_taps<NS, 1>(s + t * at.tap, at, a, a_length, b + t, b_length, D, lanes, is_first);
 }
 
-// y[n][c] = sum over taps of w[n][tap] * rows[c][ty] shifted by tx, handed vector by vector to put(l, y). Not inlined:
-// its registers are all taken. KW is Kw, or 0 where the compiler does not know it.
+// y[n][c] = sum over taps of w[n][tap] * rows[c][ty] shifted by tx for C channels, NC at once, handed vector by vector to
+// put(c, l, y). Not inlined, and put is a copy: all registers are taken. KW is Kw, or 0 where the compiler does not know.
 template <int NS, int NC, int KW, class A, class At, class Put>
-__attribute__((noinline)) void weigh_planar(const A *w, At at, const A *rows, int64_t channel, int64_t row, int64_t Kh,
-                                            int64_t Kw, int64_t lanes, const Put &put) {
-    for (int64_t l = 0; l < lanes; l += Simd<A>::N) {
-        Vec<A> acc[NS][NC];
-        clear(acc);
-        const A *wt = w + l;
-        for (int64_t i = 0; i < Kh; ++i) {
-            const A *at_tap[NC];
-            for (int c = 0; c < NC; ++c) at_tap[c] = rows + i * row + c * channel + l;
+__attribute__((noinline)) void weigh_planar(const A *w, At at, const A *rows, int64_t channel, int64_t row, int64_t C,
+                                            int64_t Kh, int64_t Kw, int64_t lanes, Put put) {
+    for (int64_t c = 0; c < C; c += NC, rows += NC * channel)
+        for (int64_t l = 0; l < lanes; l += Simd<A>::N) {
+            Vec<A> acc[NS][NC];
+            clear(acc);
+            const A *wt = w + l;
+            for (int64_t i = 0; i < Kh; ++i) {
+                const A *from = rows + i * row + l;
 #pragma GCC unroll 8
-            for (int64_t j = 0; j < (KW ? KW : Kw); ++j, wt += at.tap) {
-                Vec<A> b[NC];
-                for (int c = 0; c < NC; ++c) b[c] = load(at_tap[c] + j);
-                for (int n = 0; n < NS; ++n) {
-                    Vec<A> wn = keep(load(wt + n * at.point));
-                    for (int c = 0; c < NC; ++c) acc[n][c] += wn * b[c];
+                for (int64_t j = 0; j < (KW ? KW : Kw); ++j, wt += at.tap) {
+                    Vec<A> b[NC];
+                    for (int e = 0; e < NC; ++e) b[e] = keep(load(from + e * channel + j));
+                    for (int n = 0; n < NS; ++n) {
+                        Vec<A> wn = keep(load(wt + n * at.point));
+                        for (int e = 0; e < NC; ++e) acc[n][e] += wn * b[e];
+                    }
                 }
             }
+            put(c, l, acc);
         }
-        put(l, acc);
-    }
 }
 
 // out[r][c] += sum over tx and points of w * (a shifted back), for NR rows of the window at once. Lanes up to Kw/2 on

@@ -87,23 +87,13 @@ template <class T> struct Backward : BackwardCells<T> {
     void gradients_of_queries(int64_t r, double *drows, double *dcolumns) {
         const Chunk &chunk = *chunks[r];
         const A *gradient = &ds[r * block + margin];
-        A results[MOST_POINTS * STRIP];
         for (int64_t j = 0; j < x.low; j += STRIP)
             for (int64_t d = 0; d < call.D; d += DEPTH) {
                 int64_t depth = std::min(DEPTH, call.D - d), row = DEPTH * padded;
                 this->pack_low_rows(this->low.data(), row, call.k, d, depth, b, i + r, 1, j);
-                for (int64_t e = 0; e < depth; ++e) {
-                    with_points(chunk.n, [&](auto NS) {
-                        auto put = [&](int64_t, int64_t l, const Vec<A>(&sums)[NS][1]) {
-                            for (int n = 0; n < NS; ++n) store(&results[n * STRIP + l], sums[n][0]);
-                        };
-                        weigh_planar<NS, 1, 0>(gradient + j, at, &this->low[e * padded], 0, row, 1, call.Kh, call.Kw,
-                                               this->lanes(j), put);
-                    });
-                    for (int n = 0; n < chunk.n; ++n)
-                        unpack_high<T>(results + n * STRIP, call.dq, b, d + e, chunk.point[n].y, chunk.point[n].a, j,
-                                       this->lanes(j), x);
-                }
+                with_points(chunk.n, [&](auto NS) {
+                    this->template weigh<NS>(call.dq, b, d, depth, chunk, j, gradient + j, at, this->low.data(), row);
+                });
             }
         if (!call.rows) return;
         for (int n = 0; n < chunk.n; ++n)

@@ -27,7 +27,7 @@ template <class T> struct BackwardPlanes : Sums<T> {
             int64_t depth = std::min(DEPTH, C - d), row = depth * length;
             for (int64_t t = 0; t < call.Kh + n_rows - 1; ++t)
                 pack_low<T>(&low_rows[t * row + margin - rx], length, call.v, b, c + d, depth, i + t - ry, -rx,
-                            lanes_of_row + call.Kw - 1, y.low, x.low);
+                            lanes_of_row + call.Kw - 1, y.low, x.low, true);
             for (int64_t r = 0; r < n_rows; ++r) {
                 pack_points(call.y, c + d, depth, r);
                 for (int64_t j = 0; j < x.low; j += STRIP)

@@ -64,61 +64,15 @@ template <class T> struct Forward : Window<T> {
     // ---- planar: vectors along the cells
 
     Scratch<A> values = Scratch<A>(is_last ? 0 : (call.Kh + Base::rows - 1) * CHANNELS * padded);
-    Scratch<A> results = Scratch<A>(MOST_POINTS * CHANNELS * STRIP);
 
     template <int NS> void planes(int64_t j, int64_t c, int64_t C) {
-        bool is_double = NS > 1 && x.is_whole && x.most == 2 && call.y.column == 1;
-        with_width(call.Kw, [&](auto KW) {
-            if (is_double)
-                planes<NS, KW, true>(j, c, C);
-            else
-                planes<NS, KW, false>(j, c, C);
-        });
-    }
-
-    template <int NS, int KW, bool IS_DOUBLE> void planes(int64_t j, int64_t c, int64_t C) {
-        constexpr int NC = NS > 2 ? 2 : 4;
         int64_t row = CHANNELS * padded;
         for (int64_t first = c, until = c + C; c < until; c += CHANNELS) {
             int64_t n = std::min(CHANNELS, until - c);
             this->pack_low_rows(values.data(), row, call.v, c, n, b, i, n_rows, j, c > first);
-            for (int64_t r = 0; r < n_rows; ++r) {
-                int64_t together = n / NC * NC;
-                channels<NS, NC, KW, IS_DOUBLE>(r, j, c, 0, together);
-                channels<NS, 1, KW, IS_DOUBLE>(r, j, c, together, n - together);
-            }
+            for (int64_t r = 0; r < n_rows; ++r)
+                this->template weigh<NS>(call.y, b, c, n, *chunks[r], j, &w[r * block], at, &values[r * row], row);
         }
-    }
-
-    // of row r of cells, C channels from the e-th of the block that begins at c
-    template <int NS, int NC, int KW, bool IS_DOUBLE>
-    void channels(int64_t r, int64_t j, int64_t c, int64_t e, int64_t C) {
-        const Chunk &chunk = *chunks[r];
-        int64_t inside = std::min(STRIP, x.low - j), done = IS_DOUBLE ? inside / N * N : 0;
-        A *rest = results.data();
-        T *to = address<T>(call.y, b, c + e, chunk.point[0].y, x.first[j]);
-        int64_t channel = call.y.channel, row = NS > 2 ? (chunk.point[2].y - chunk.point[0].y) * call.y.row : 0;
-        auto put = [=](int64_t d, int64_t l, const Vec<A>(&sums)[NS][NC]) {
-            for (int f = 0; f < NC; ++f)
-                if (!IS_DOUBLE || l >= done) {
-                    for (int n = 0; n < NS; ++n) store(rest + (n * C + d + f) * STRIP + l, sums[n][f]);
-                } else if constexpr (IS_DOUBLE && NS > 1) {
-                    for (int n = 0; n < NS; n += 2) {
-                        Vec<A> low, high;
-                        interleave<A>(sums[n][f], sums[n + 1][f], low, high, Lanes<A>{});
-                        T *p = to + (d + f) * channel + n / 2 * row + 2 * l;
-                        __builtin_prefetch(p + NC * channel, 1);
-                        store_narrow(p, low);
-                        store_narrow(p + N, high);
-                    }
-                }
-        };
-        weigh_planar<NS, NC, KW>(&w[r * block], at, &values[(r * CHANNELS + e) * padded], padded, CHANNELS * padded, C,
-                                 call.Kh, call.Kw, this->lanes(j), put);
-        for (int n = 0; n < NS && done < inside; ++n)
-            for (int64_t d = 0; d < C; ++d)
-                unpack_high<T>(&results[(n * C + d) * STRIP + done], call.y, b, c + e + d, chunk.point[n].y,
-                               chunk.point[n].a, j + done, inside - done, x);
     }
 
     // ---- channels_last: one cell at a time, vectors along the channels

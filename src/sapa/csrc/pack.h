@@ -97,13 +97,14 @@ inline void narrow_rows(T *to, int64_t channel, int64_t column, const A *from, i
     }
 }
 
-// columns [x, x + n) of C channels of a low-res row, zero outside the image; these zeros may be there already
+// columns [x, x + n) of C channels of a low-res row, zero outside the image; the zeros beside it may be there already
 template <class T, class A>
 inline void pack_low(A *to, int64_t length, const SapaMap &m, int64_t b, int64_t c, int64_t C, int64_t y, int64_t x,
                      int64_t n, int64_t h, int64_t w, bool is_framed = false) {
     int64_t from = std::max<int64_t>(0, -x), until = std::max(from, std::min(n, w - x));
-    if (y < 0 || y >= h) from = until = 0;
-    for (int64_t e = 0; e < C && !is_framed; ++e) {
+    bool is_outside = y < 0 || y >= h;
+    if (is_outside) from = until = 0;
+    for (int64_t e = 0; e < C && (is_outside || !is_framed); ++e) {
         std::fill(to + e * length, to + e * length + from, A(0));
         std::fill(to + e * length + until, to + e * length + n, A(0));
     }

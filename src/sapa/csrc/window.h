@@ -1,4 +1,4 @@
-// What forward and backward share: the weights of the points of a chunk, for a strip of cells.
+// What forward and backward share: the weights of the points of a chunk, for a strip of cells, and weighted sums.
 //
 // A strip of 32 cells keeps its scores, and the queries and keys of 32 channels, in the first-level cache.
 #pragma once
@@ -48,6 +48,7 @@ template <class T> struct Window {
     int64_t rows, P, ry, rx, padded;
     Scratch<A> high, low;  // [points][DEPTH][STRIP] [Kh + rows - 1][DEPTH][padded]
     Scratch<A> bias;       // [points][Kw][STRIP]
+    Scratch<A> results = Scratch<A>(MOST_POINTS * DEPTH * STRIP);
 
     // for `rows` rows of cells at once
     Window(const SapaCall &call, const Axis &y, const Axis &x, int64_t rows)
@@ -109,7 +110,59 @@ template <class T> struct Window {
         pack_chunk<T>(w, at.point, at.tap, call.w, b, group * P, P, chunk, j, lanes(j), x);
     }
 
+    // the points of a chunk in C channels of a map = the weighted sums of the windows of a strip of cells, in rows of
+    // which a channel is `padded` from the next; channels in pairs or fours, and the rest one by one
+    template <int NS, class At>
+    void weigh(const SapaMap &m, int64_t b, int64_t c, int64_t C, const Chunk &chunk, int64_t j, const A *w, At at,
+               const A *rows, int64_t row) {
+        constexpr int NC = NS > 2 ? 2 : 4;
+        int64_t most = C / NC * NC;
+        with_width(call.Kw, [&](auto KW) {
+            weigh_channels<NS, NC, KW>(m, b, c, most, chunk, j, w, at, rows, row);
+            weigh_channels<NS, 1, KW>(m, b, c + most, C - most, chunk, j, w, at, rows + most * padded, row);
+        });
+    }
+
   private:
+    template <int NS, int NC, int KW, class At>
+    void weigh_channels(const SapaMap &m, int64_t b, int64_t c, int64_t C, const Chunk &chunk, int64_t j, const A *w,
+                        At at, const A *rows, int64_t row) {
+        constexpr int64_t N = Simd<A>::N;
+        auto each = [&](auto put) {
+            weigh_planar<NS, NC, KW>(w, at, rows, padded, row, C, call.Kh, call.Kw, lanes(j), put);
+        };
+        A *planes = results.data();
+        auto keep_planes = [=](int64_t d, int64_t l, const Vec<A>(&sums)[NS][NC]) {
+            for (int n = 0; n < NS; ++n)
+                for (int e = 0; e < NC; ++e) store(planes + (n * C + d + e) * STRIP + l, sums[n][e]);
+        };
+        int64_t inside = std::min(STRIP, x.low - j), done = 0;
+        if (NS > 1 && x.is_whole && x.most == 2 && m.column == 1) {
+            // two neighbours a cell: whole vectors go straight to the map
+            done = inside / N * N;
+            T *to = address<T>(m, b, c, chunk.point[0].y, 2 * j);
+            int64_t channel = m.channel, next_row = NS > 2 ? (chunk.point[2].y - chunk.point[0].y) * m.row : 0;
+            each([=](int64_t d, int64_t l, const Vec<A>(&sums)[NS][NC]) {
+                if (l >= done) return keep_planes(d, l, sums);
+                for (int e = 0; e < NC; ++e)
+                    for (int n = 0; n + 1 < NS; n += 2) {
+                        T *pair = to + (d + e) * channel + n / 2 * next_row + 2 * l;
+                        __builtin_prefetch(pair + NC * channel, 1);
+                        Vec<A> low, high;
+                        interleave<A>(sums[n][e], sums[n + 1][e], low, high, Lanes<A>{});
+                        store_narrow(pair, low);
+                        store_narrow(pair + N, high);
+                    }
+            });
+        } else {
+            each(keep_planes);
+        }
+        for (int n = 0; n < NS && done < inside; ++n)
+            for (int64_t d = 0; d < C; ++d)
+                unpack_high<T>(planes + (n * C + d) * STRIP + done, m, b, c + d, chunk.point[n].y, chunk.point[n].a,
+                               j + done, inside - done, x);
+    }
+
     // the columns of the table for the points of a chunk, tap by tap; `a` of a point is the same in every row of cells
     void pack_columns(int64_t j, const Chunk &chunk) {
         const A *columns = static_cast<const A *>(call.columns);

@@ -190,14 +190,14 @@ def test_tiles_are_cut_to_the_problem() -> None:
     assert meta_of(tile, keys_kernel, Work(1, 9, 64, 33, 1), radeon) == keys | {"num_warps": 4}
     assert meta_of(tile, keys_kernel, Work(1, 9, 64, 33, 1), None) == keys
     # more registers for each point: fewer points, where the cap is low
-    assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, is_costly=True), nvidia)["N"] == 4
+    assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, extras=1), nvidia)["N"] == 4
     assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, is_mixed=True), nvidia)["N"] == 4
     assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, is_large=True), nvidia)["N"] == 2
     assert meta_of(tight, attend_kernel, Work(4, 4096, 19, 32, 1), nvidia)["N"] == 4  # 19 numbers are not aligned
     assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1, is_large=True), nvidia) == usual | {"N": 4}
     assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1, is_double=True), nvidia) == usual | {"U": 2, "N": 2}
     # a point of a planar row that is loaded alone has offsets of its own into the tables of a bias
-    alone = meta_of(tight, attend_kernel, Work(9, 4096, 256, 32, 1, "planar", is_costly=True), nvidia)
+    alone = meta_of(tight, attend_kernel, Work(9, 4096, 256, 32, 1, "planar", extras=1), nvidia)
     assert (alone["U"], alone["N"]) == (4, 2)
 
 

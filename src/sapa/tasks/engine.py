@@ -100,7 +100,7 @@ class Run:
         *,
         seed: int = 0,
         weights: str | None = None,
-        machine: Machine = Machine(),  # noqa: B008
+        machine: Machine = Machine(),
         watch: Watch | None = None,
         about: dict[str, Any] | None = None,
     ) -> None:

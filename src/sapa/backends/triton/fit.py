@@ -29,7 +29,8 @@ class Work:
     D: int | None
     V: int  # neighbours that are loaded together
     layout: str = "channels_last"
-    is_costly: bool = False  # a bias or softplus, which take registers
+    extras: int = 0  # a bias, softplus: they take registers
+    is_uneven: bool = False  # a ratio that is not whole
     is_ragged: bool = False  # a planar map whose rows Triton does not know to be aligned
     is_mixed: bool = False  # some maps are planar, some channels_last
     is_large: bool = False  # offsets of 64 bits
@@ -39,9 +40,8 @@ class Work:
     def is_usual(self) -> bool:
         """Cells of a usual size, in pairs if planar, and channels that Triton knows to be aligned."""
         is_attention = self.D is not None
-        is_more = (
-            self.is_costly or self.is_mixed or self.is_large or self.is_double or (self.is_ragged and is_attention)
-        )
+        is_more = self.extras > 0 or self.is_uneven or self.is_mixed or self.is_large or self.is_double
+        is_more |= self.is_ragged and is_attention
         is_paired = self.layout != "planar" or self.V > 1
         return self.phases in (WHOLE if is_attention else (4,)) and is_paired and self.C % ALIGNED == 0 and not is_more
 
@@ -64,7 +64,9 @@ def meta_of(tile: Tile, kernel: Any, work: Work, target: GPUTarget | None) -> Me
     BC = min(tile.BC, triton.next_power_of_2(work.C))
     BD = min(tile.BD, triton.next_power_of_2(work.C if work.D is None else work.D))
     spare = tile.BC // BC if work.D is None else min(tile.BC // BC, tile.BD // BD)
-    spare = min(spare, max(1, MOST_POINTS * 32 * tile.warps // tile.points))
+    # registers that are short already have no room for more cells
+    most = MOST_POINTS * 32 * tile.warps // tile.points if less == 1 or work.D is None else 1
+    spare = min(spare, max(1, most))
     N = min(max(1, spare * tile.points // less // (U * work.V)), triton.next_power_of_2(work.cells))
     found = {"U": U, "V": work.V, "N": N, "BC": BC, "BD": BD}
     found |= {"ONE_C": work.C <= BC, "ONE_D": work.D is not None and work.D <= BD}
@@ -76,9 +78,13 @@ def fewer(tile: Tile, work: Work) -> int:
     is_planar, is_deep = work.layout == "planar", work.D is not None and work.D > tile.BD
     if work.is_usual and not (is_planar and is_deep):
         return 1
-    is_scattered = work.is_mixed or (work.V == 1 and (is_planar or work.phases != 4))
-    is_more = work.is_costly or is_deep or work.C % ALIGNED != 0
-    less = tile.less * (2 if is_more and is_scattered else 1)
+    is_scattered = work.is_mixed or work.is_uneven or (work.V == 1 and (is_planar or work.phases != 4))
+    extras = work.extras + is_deep + (work.C % ALIGNED != 0)
+    # rows of channels leave little to halve where a cell is one point
+    most = 1 if work.phases == 1 and not is_planar else 2
+    # and fewer points of planar weights take more registers, as the binaries show
+    most = 0 if work.D is None and is_planar else most
+    less = tile.less * (2 ** min(extras, most) if is_scattered else 1)
     if work.is_large:
         less *= 4 if is_scattered else 2
     return 8 * less if work.is_double else less

@@ -49,7 +49,8 @@ def launch(
     (H, W, low_h, low_w), (SY, SX) = sizes[:4], steps(sizes)
     work = Work(
         *(-(-H // low_h) * -(-W // low_w), low_h * low_w, C, D, neighbours(SX, layouts[0]), layouts[0]),
-        is_costly=arguments.get("rows") is not None or arguments.get("NORMALIZE") == "softplus",
+        extras=(arguments.get("rows") is not None) + (arguments.get("NORMALIZE") == "softplus"),
+        is_uneven=SX == 0,
         is_ragged=layouts[0] == "planar" and low_w % ALIGNED != 0,
         is_mixed=len(set(layouts)) > 1,
         is_large=is_large,

@@ -2,8 +2,8 @@
 // makes its weights, which stay in the first-level cache while the channels stream past.
 //
 // Planar: sixteen channels at a time are copied to a small block, with zeros around the image. Two channels and four
-// points make eight sums: each weight vector is used twice, each vector of values four times. While they are summed, the
-// lines that the next two channels are written to are asked for, because a plane is pages away from the next.
+// points make eight sums: each weight vector is used twice, each vector of values four times. As these are written, the
+// lines of the next two channels are asked for, because a plane is pages away from the next.
 //
 // Channels_last: of each cell, three vectors of channels and four points make twelve sums. Its weights are brought
 // together first, as each is used for every channel.

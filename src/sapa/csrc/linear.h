@@ -60,8 +60,9 @@ void dot_planar(A *s, Planes at, const A *a, int64_t a_length, const A *b, int64
     if (Kw - t == 1) dot_taps<NS, 1>(s + t * at.tap, at, a, a_length, b + t, b_length, D, lanes, is_first);
 }
 
-// y[n][c] = sum over taps of w[n][tap] * rows[c][ty] shifted by tx for C channels, NC at once, handed vector by vector to
-// put(c, l, y). Not inlined, and put is a copy: all registers are taken. KW is Kw, or 0 where the compiler does not know.
+// y[n][c] = sum over taps of w[n][tap] * rows[c][ty] shifted by tx for C channels, NC at once, handed vector by vector
+// to put(c, l, y). Not inlined, and put is a copy: all registers are taken. KW is Kw, or 0 where the compiler does not
+// know it.
 template <int NS, int NC, int KW, class A, class At, class Put>
 __attribute__((noinline)) void weigh_planar(const A *w, At at, const A *rows, int64_t channel, int64_t row, int64_t C,
                                             int64_t Kh, int64_t Kw, int64_t lanes, Put put) {

@@ -17,9 +17,9 @@ template <class T> inline T *address(const SapaMap &m, int64_t b, int64_t c, int
 constexpr int64_t AHEAD = 4;
 
 // asks for the lines of n numbers ahead of time
-template <class T, bool is_output> inline void expect(const T *from, int64_t n) {
-    for (int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(from + i, is_output);
-    __builtin_prefetch(from + n - 1, is_output);
+template <class T> inline void expect(const T *from, int64_t n) {
+    for (int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(from + i);
+    __builtin_prefetch(from + n - 1);
 }
 
 // n numbers `stride` apart
@@ -67,7 +67,7 @@ inline void widen_rows(A *to, int64_t length, const T *from, int64_t channel, in
                 for (int l = 0; l < N; ++l) to[(done + l) * length + i] = widen(from[i * column + done + l]);
         }
     for (; done < C; ++done) {
-        if (column == 1 && done + AHEAD < C) expect<T, false>(from + (done + AHEAD) * channel, n);
+        if (column == 1 && done + AHEAD < C) expect(from + (done + AHEAD) * channel, n);
         widen_row<T>(to + done * length, from + done * channel, column, n);
     }
 }
@@ -146,7 +146,7 @@ inline void pack_chunk(A *to, int64_t point, int64_t length, const SapaMap &m, i
         for (int64_t e = 0; e < C; ++e) {
             const T *row = address<T>(m, b, c + e, at.y, 2 * j);
             A *even = to + e * length, *odd = even + point;
-            if (e + AHEAD < C) expect<T, false>(row + AHEAD * m.channel, 2 * inside);
+            if (e + AHEAD < C) expect(row + AHEAD * m.channel, 2 * inside);
             for (int64_t l = 0; l < inside; l += N) {
                 Vec<A> low = load_wide(row + 2 * l), high = load_wide(row + 2 * l + N);
                 store(even + l, halve<false, A>(low, high, Lanes<A>{}));

@@ -107,7 +107,7 @@ template <class T> struct Projection {
         int64_t at_once = call.x.column == 1 ? 1 : C;
         for (int64_t c = 0; c < C; c += at_once) {
             if (at_once == 1 && c + AHEAD < C)
-                expect<T, false>(address<T>(call.x, b, c + AHEAD, line, begin), until - begin);
+                expect(address<T>(call.x, b, c + AHEAD, line, begin), until - begin);
             for (from = begin, x = copy.data(); from < until; from += STRIP, x += C * STRIP) {
                 n = std::min(STRIP, until - from);
                 read(x, call.x, c, at_once);

@@ -73,7 +73,8 @@ template <class T> struct Window {
     void pack_low_rows(A *to, int64_t row, const SapaMap &m, int64_t c, int64_t C, int64_t b, int64_t i, int64_t n,
                        int64_t j, bool is_framed = false) const {
         for (int64_t t = 0; t < call.Kh + n - 1; ++t)
-            pack_low<T>(to + t * row, padded, m, b, c, C, i + t - ry, j - rx, lanes(j) + call.Kw - 1, y.low, x.low, is_framed);
+            pack_low<T>(to + t * row, padded, m, b, c, C, i + t - ry, j - rx, lanes(j) + call.Kw - 1, y.low, x.low,
+                        is_framed);
     }
 
     // s[r][n][t] = <a[point n], b[window]> over channels [c, c + C), for the points of each row of cells from i on

@@ -119,9 +119,9 @@ for B, C, D, size, low, K in ((1, 1, 1, (1, 1), (1, 1), (1, 1)), (2, 5, 3, (5, 4
     names = ["attend", "points", "values", "keys", "bias", "bias", "assemble", "assemble_values", "assemble_weights"]
     lines = run(code).splitlines()
     assert [line.split()[0].removesuffix("_kernel") for line in lines] == 2 * names
-    # one program for a single point; of the other, each of two samples has one for its six cells, or some where they
-    # hold fewer points: attend, points and assemble two, bias three
-    programs = [{"attend": 4, "points": 4, "assemble": 4, "bias": 6}.get(name, 2) for name in names]
+    # one program for a single point; of the other, whose ratio is not whole and whose channels are five, programs hold
+    # fewer points: for the six cells of each of two samples there is one, one for two, one for each, or two for each
+    programs = [{"attend": 12, "points": 12, "values": 6, "keys": 6, "bias": 24}.get(name, 2) for name in names]
     assert [int(line.split()[1]) for line in lines] == len(names) * [1] + programs
     assert all(line.endswith("True") for line in lines)
 

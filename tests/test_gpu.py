@@ -119,11 +119,29 @@ for B, C, D, size, low, K in ((1, 1, 1, (1, 1), (1, 1), (1, 1)), (2, 5, 3, (5, 4
     names = ["attend", "points", "values", "keys", "bias", "bias", "assemble", "assemble_values", "assemble_weights"]
     lines = run(code).splitlines()
     assert [line.split()[0].removesuffix("_kernel") for line in lines] == 2 * names
-    # one program for a single point; of the other, whose ratio is not whole and whose channels are five, programs hold
-    # fewer points: for the six cells of each of two samples there is one, one for two, one for each, or two for each
-    programs = [{"attend": 12, "points": 12, "values": 6, "keys": 6, "bias": 24}.get(name, 2) for name in names]
+    # one program for a single point; of the other, whose ratio is not whole and whose channels are five, programs of
+    # attention hold fewer points: for the six cells of each of two samples there is one, one for two, or one for each
+    programs = [{"attend": 6, "points": 6, "bias": 12}.get(name, 2) for name in names]
     assert [int(line.split()[1]) for line in lines] == len(names) * [1] + programs
     assert all(line.endswith("True") for line in lines)
+
+
+@pytest.mark.parametrize("layout", ["channels_last", "planar"])
+def test_queries_are_loaded_once_and_each_key_and_value_once_for_a_cell(layout: str) -> None:
+    """In the compiler's own words, at every scale: q before the loop over the taps, one k and one v within it."""
+    code = f"""
+from bench.gpu.build import TARGETS, Problem, build
+for name, scale, D in [*(("attend", S, 32) for S in (2, 3, 4, 5, 8, 16)), ("attend", 4, 256), ("points", 2, 32)]:
+    compiled = build(name, 0, Problem(C=16, D=D, scale=scale, low=(32, 32), layout="{layout}"), TARGETS["sm_80"])
+    source = compiled.src
+    constants = {{name: source.constants.get((place,)) for place, name in enumerate(source.fn.arg_names)}}
+    before, within = compiled.asm["ttgir"].split("scf.for", 1)
+    loads = [text.count("= tt.load ") for text in (before, within)]
+    print(name, scale, D, constants["U"] * constants["V"] >= scale**2, *loads)
+"""
+    attend = [f"attend {S} {D} True 1 2" for S, D in ((2, 32), (3, 32), (4, 32), (5, 32), (8, 32), (16, 32), (4, 256))]
+    # backward, g as well
+    assert run(code).splitlines() == [*attend, "points 2 32 True 2 2"]
 
 
 def test_targets_are_those_of_the_gate() -> None:
@@ -173,6 +191,16 @@ def test_occupancy_is_that_of_the_published_calculator() -> None:
     assert occupancy("sm_80", 32, 81 * 1024, 4) == 256 / 2048  # two blocks of 82 KiB in 164
     assert occupancy("sm_120", 64, 0, 4) == 1024 / 1536
     assert occupancy("sm_90", 16, 0, 1) == 0.5  # 32 blocks of one warp
+    assert occupancy("sm_120", 64, 0, 32) == 1024 / 1536  # one block of 1024 threads
+
+
+def test_occupancy_of_amd_counts_whole_groups() -> None:
+    from bench.gpu.inspect import amd_occupancy
+
+    assert amd_occupancy(64, 0, 2) == 1  # 8 waves of 64 registers on each of four SIMDs
+    assert amd_occupancy(66, 0, 2) == 7 / 8  # 72 registers are handed out
+    assert amd_occupancy(66, 0, 16) == 0.5  # 28 waves are one group of 16
+    assert amd_occupancy(64, 32 * 1024, 8) == 0.5  # two groups fill the memory they share
 
 
 def test_widths_of_loads_are_read_from_the_assembly() -> None:

@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -157,48 +159,94 @@ def test_offsets_count_what_is_kept_for_each_point() -> None:
     assert needs_int64([g, state], sizes)
 
 
+NVIDIA = GPUTarget("cuda", 90, 32)
+
+
 def test_tiles_are_cut_to_the_problem() -> None:
     from sapa.backends.triton.assembly import assemble_kernel
     from sapa.backends.triton.backward import keys_kernel
     from sapa.backends.triton.fit import Work, meta_of
     from sapa.backends.triton.forward import attend_kernel
-    from sapa.backends.triton.table import FORWARD, Tile
+    from sapa.backends.triton.table import Tile
 
-    nvidia, amd, radeon = GPUTarget("cuda", 90, 32), GPUTarget("hip", "gfx942", 64), GPUTarget("hip", "gfx1100", 32)
+    amd, radeon, xpu = GPUTarget("hip", "gfx942", 64), GPUTarget("hip", "gfx1100", 32), GPUTarget("xpu", "", 16)
     tile = Tile(32, 64, 32, 4)
     usual = {"U": 4, "V": 1, "N": 8, "BC": 64, "BD": 32, "ONE_D": True, "num_warps": 4, "maxnreg": 128}
-    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1), nvidia) == usual
+    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1), NVIDIA) == usual
     # planar: two neighbours make one load
-    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 2, "planar"), nvidia) == usual | {"U": 2, "V": 2}
+    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 2, "planar"), NVIDIA) == usual | {"U": 2, "V": 2}
     # few channels, as of a depth map: the threads take cells instead
     depth = usual | {"N": 64, "BC": 1, "BD": 4}
-    assert meta_of(tile, attend_kernel, Work(4, 4096, 1, 4, 1), nvidia) == depth
-    # a large scale: the points of a cell are shared out to several programs
-    large = usual | {"U": 4, "V": 4, "N": 2, "ONE_D": False}
-    assert meta_of(tile, attend_kernel, Work(64, 4096, 256, 64, 4, "planar"), nvidia) == large
-    # attention holds whole cells up to scale 4, unless the rows of a planar map are not aligned
-    tight = Tile(32, 64, 32, 4, FORWARD, 2)
-    assert meta_of(tight, attend_kernel, Work(16, 4096, 256, 32, 1), nvidia)["U"] == 16
-    assert meta_of(tight, attend_kernel, Work(16, 4096, 256, 32, 4, "planar"), nvidia)["U"] == 4
-    assert meta_of(tight, attend_kernel, Work(16, 4096, 256, 32, 4, "planar", is_ragged=True), nvidia)["U"] == 2
-    assert meta_of(tight, assemble_kernel, Work(16, 4096, 256, None, 1), nvidia)["U"] == 8
-    xpu = GPUTarget("xpu", "", 16)
-    found = meta_of(tile, assemble_kernel, Work(9, 4, 48, None, 1), xpu)
-    assert found == {"U": 16, "V": 1, "N": 2, "BC": 64, "num_warps": 4}
+    assert meta_of(tile, attend_kernel, Work(4, 4096, 1, 4, 1), NVIDIA) == depth
+    assert meta_of(tile, assemble_kernel, Work(9, 4, 48, None, 1), xpu) == {
+        **{"U": 16, "V": 1, "N": 2, "BC": 64},
+        "num_warps": 4,
+    }
     keys = {"U": 1, "V": 1, "N": 16, "BC": 64, "BD": 32, "ONE_C": True, "ONE_D": False}
-    assert meta_of(tile, keys_kernel, Work(1, 9, 64, 33, 1), amd) == keys | {"num_warps": 2}
-    assert meta_of(tile, keys_kernel, Work(1, 9, 64, 33, 1), radeon) == keys | {"num_warps": 4}
-    assert meta_of(tile, keys_kernel, Work(1, 9, 64, 33, 1), None) == keys
-    # more registers for each point: fewer points, where the cap is low
-    assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, extras=1), nvidia)["N"] == 4
-    assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, is_mixed=True), nvidia)["N"] == 4
-    assert meta_of(tight, attend_kernel, Work(4, 4096, 256, 32, 1, is_large=True), nvidia)["N"] == 2
-    assert meta_of(tight, attend_kernel, Work(4, 4096, 19, 32, 1), nvidia)["N"] == 4  # 19 numbers are not aligned
-    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1, is_large=True), nvidia) == usual | {"N": 4}
-    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1, is_double=True), nvidia) == usual | {"U": 2, "N": 2}
-    # a point of a planar row that is loaded alone has offsets of its own into the tables of a bias
-    alone = meta_of(tight, attend_kernel, Work(9, 4096, 256, 32, 1, "planar", extras=1), nvidia)
-    assert (alone["U"], alone["N"]) == (4, 2)
+    lone = Work(1, 64, 64, 33, 1, owns="cells")
+    assert meta_of(tile, keys_kernel, lone, amd) == keys | {"num_warps": 2}
+    assert meta_of(tile, keys_kernel, lone, radeon) == keys | {"num_warps": 4}
+    assert meta_of(tile, keys_kernel, lone, None) == keys | {"N": 32}
+    # a program of low-res points takes the high-res points of its cells in turns
+    assert meta_of(tile, keys_kernel, Work(64, 4096, 64, 32, 1, owns="cells"), NVIDIA)["U"] == 16
+
+
+def test_a_large_cell_takes_more_threads_and_stays_whole() -> None:
+    from sapa.backends.triton.backward import points_kernel
+    from sapa.backends.triton.fit import Work, meta_of
+    from sapa.backends.triton.forward import attend_kernel
+    from sapa.backends.triton.table import FORWARD, Tile
+
+    tile = Tile(16, 128, 32, 4, FORWARD)
+
+    def held(phases: int, target: GPUTarget = NVIDIA, tile: Tile = tile, **options: Any) -> tuple[int, ...]:
+        work = replace(Work(phases, 4096, C=256, D=32, V=1), **options)
+        meta = meta_of(tile, attend_kernel if tile.registers == FORWARD else points_kernel, work, target)
+        return meta["U"] * meta["V"], meta["N"], meta["BC"], meta["BD"], meta["num_warps"]
+
+    assert held(4) == (4, 4, 128, 32, 4)
+    assert held(16) == (16, 1, 128, 32, 4)
+    assert held(64) == (64, 1, 128, 32, 16)
+    assert held(64, GPUTarget("hip", "gfx942", 64)) == (64, 1, 128, 32, 8)
+    # all registers of a multiprocessor are taken: blocks have fewer channels
+    assert held(256) == (256, 1, 64, 32, 32)
+    assert held(256, C=16) == (256, 1, 16, 32, 32)
+    assert held(256, tile=Tile(32, 32, 32, 4, FORWARD), V=4, layout="planar") == (256, 1, 32, 32, 32)
+    # twice the registers for each thread of a backward kernel leave half as many threads; larger cells are shared
+    assert held(256, tile=Tile(32, 32, 32, 4)) == (128, 1, 32, 32, 16)
+    # more registers for each point: fewer cells, or more threads for a cell
+    assert held(4, extras=1) == (4, 2, 128, 32, 4)
+    assert held(4, is_mixed=True) == held(4, is_large=True) == held(4, C=100) == (4, 2, 128, 32, 4)
+    assert held(64, extras=1) == (64, 1, 128, 32, 32)
+    # deep queries stay in registers, where there are threads for them and nothing else takes registers
+    assert held(16, D=256) == (16, 1, 128, 256, 16)
+    assert held(64, D=128) == (64, 1, 128, 128, 32)
+    assert held(64, D=256) == (64, 1, 128, 32, 32)
+    assert held(16, D=256, extras=1) == (16, 1, 128, 32, 8)
+    # numbers of float64 take two registers
+    assert held(4, is_double=True) == (4, 1, 32, 32, 4)
+    assert held(64, is_double=True) == (16, 1, 32, 32, 16)
+
+
+@pytest.mark.parametrize("layout", ["channels_last", "planar"])
+@pytest.mark.parametrize("name", ["attend", "assemble"])
+def test_a_program_holds_whole_cells_in_every_call(name: str, layout: str) -> None:
+    """Each key and value serves all points of its cell: up to scale 8, but where four things or more take registers."""
+    from sapa.backends.triton.assembly import assemble_kernel
+    from sapa.backends.triton.fit import Work, meta_of, neighbours
+    from sapa.backends.triton.forward import attend_kernel
+    from sapa.backends.triton.table import TILES
+
+    kernel, flags = {"attend": attend_kernel, "assemble": assemble_kernel}[name], (False, True)
+    depths = (4, 32, 64, 512) if name == "attend" else (None,)
+    for tile, S, C, D in product(TILES[name][layout], range(1, 9), (1, 100, 256), depths):
+        for extras, uneven, ragged, mixed, large in product((0, 1, 2), flags, flags, flags, flags):
+            V = 1 if uneven else neighbours(S, layout)
+            work = Work(S * S, 4096, C, D, V, layout, "points", extras, uneven, ragged, mixed, large)
+            if work.takes(tile) < 4:
+                meta = meta_of(tile, kernel, work, NVIDIA)
+                assert meta["U"] * meta["V"] >= S * S, work
+                assert meta["num_warps"] <= 32
 
 
 @pytest.mark.parametrize(

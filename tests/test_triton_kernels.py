@@ -51,14 +51,20 @@ def test_more_channels_than_a_tile(layout: str) -> None:
     assert_equal_to_the_reference(q / 8, k, v, g, None, (3, 1), "softmax", "zero")
 
 
-def test_more_points_in_a_cell_than_a_program_holds() -> None:
-    q, k, v, g = maps(2, 1, (11, 10), (2, 2), B=2)
+@pytest.mark.parametrize(("size", "low"), [((11, 10), (2, 2)), ((8, 16), (1, 2)), ((6, 12), (2, 2))])
+def test_more_points_in_a_cell_than_a_program_holds(size: Size, low: Size, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells that differ, V neighbours of a row together, and a part that is not full."""
+    from sapa.backends.triton import launch
+    from sapa.backends.triton.table import Tile
+
+    monkeypatch.setattr(launch, "INTERPRETED", Tile(16, 64, 64, 4))
+    q, k, v, g = maps(2, 1, size, low, B=2)
     assert_equal_to_the_reference(q, k, v, g, None, (1, 3), "softmax", "mask")
 
 
 @pytest.mark.parametrize(("size", "low"), [((4, 8), (1, 2)), ((8, 16), (1, 2)), ((6, 12), (2, 2))])
 def test_neighbours_of_a_row_together(size: Size, low: Size) -> None:
-    """At whole ratios, V of them: at scale 4, at 8 in several programs, and at 3 by 6 with a part that is not full."""
+    """At whole ratios, V of them: at scale 4, at 8, and at 3 by 6 with a cell that does not fill its tile."""
     q, k, v, g = maps(2, 2, size, low)
     assert_equal_to_the_reference(q, k, v, g, tables(size, (1, 3)), (1, 3), "softmax", "zero")
 

@@ -27,13 +27,17 @@ class Build:
 
 
 def tiles() -> Iterator[Build]:
-    """The table of tiles, in float32 at scale 2; and, where most of the time goes, half types and a larger scale."""
+    """The table of tiles, in float32 at scale 2; and, where most of the time goes, half types, depth, larger scales."""
     for name, formats in TILES.items():
         for layout, choices in formats.items():
             problem = Problem(layout=layout, has_bias=name == "bias")
             yield from (Build(name, problem, place) for place in range(len(choices)))
     yield Build("attend", Problem(dtype="bfloat16"))
+    yield Build("attend", Problem(D=256))
     yield from (Build(name, Problem(scale=4, layout="planar")) for name in ("attend", "points"))
+    for layout in ("channels_last", "planar"):
+        yield from (Build(name, Problem(scale=8, layout=layout)) for name in ("attend", "points"))
+        yield Build("attend", Problem(scale=16, layout=layout))
 
 
 def cases() -> Iterator[Build]:
@@ -42,12 +46,22 @@ def cases() -> Iterator[Build]:
 
 def row(one: Build, target: str) -> dict[str, Any]:
     problem = one.problem
-    found = asdict(inspect(build(one.kernel, one.place, problem, TARGETS[target]), target))
+    compiled = build(one.kernel, one.place, problem, TARGETS[target])
+    found = asdict(inspect(compiled, target))
     head = {"kernel": one.kernel, "case": one.case, "layout": problem.layout, "dtype": problem.dtype}
-    head |= {"scale": problem.scale, "target": target, "tile": asdict(TILES[one.kernel][problem.layout][one.place])}
+    head |= {"scale": problem.scale, "D": problem.D, "target": target, "holds": holds(compiled)}
     # JSON knows no other keys than strings
     counts = {way: {str(width): n for width, n in sorted(found[way].items())} for way in ("loads", "stores")}
     return head | found | counts
+
+
+def holds(compiled: Any) -> dict[str, int]:
+    """What one program holds: points, as so many of each of so many cells, channels, threads."""
+    source = compiled.src
+    constants = {name: source.constants.get((place,)) for place, name in enumerate(source.fn.arg_names)}
+    found = {"points": constants["U"] * constants["V"], "cells": constants["N"], "BC": constants["BC"]}
+    threads = compiled.metadata.num_warps * compiled.metadata.target.warp_size
+    return found | ({"BD": constants["BD"]} if "BD" in constants else {}) | {"threads": threads}
 
 
 def wide_bytes(row: dict[str, Any]) -> int:

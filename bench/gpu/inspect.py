@@ -33,7 +33,7 @@ NVIDIA = {
 }
 RESERVED = 1024  # bytes of shared memory that each block costs besides its own
 # CDNA3 instruction set guide: each of the 4 SIMDs of a CU holds 8 waves and 512 registers for each of 64 lanes
-WAVES, VECTOR_REGISTERS, LOCAL_DATA_SHARE = 8, 512, 64 * 1024
+SIMDS, WAVES, VECTOR_REGISTERS, LOCAL_DATA_SHARE = 4, 8, 512, 64 * 1024
 
 PTX = r"\b{}\.global(?:\.(?!v[248]\b|[bufs]\d)[\w:]+)*(?:\.v(\d))?\.[bufs](\d+)"
 AMD = r"\b(?:global|buffer|flat)_{}_(?:dword(?:x(\d))?|(u?short|[us]?byte|[us]?\w*d16\w*))\b"
@@ -92,7 +92,11 @@ def amd(compiled: Any) -> Found:
         Counter(4 * int(words or 1) if not narrow else 2 for words, narrow in pattern.findall(text))
         for pattern in (LOAD_AMD, STORE_AMD)
     )
-    waves = min(WAVES, VECTOR_REGISTERS // (-(-registers // 8) * 8))
-    if shared:
-        waves = min(waves, LOCAL_DATA_SHARE // shared * warps // 4)
-    return Found(registers, spills, shared, waves / WAVES, dict(loads), dict(stores))
+    return Found(registers, spills, shared, amd_occupancy(registers, shared, warps), dict(loads), dict(stores))
+
+
+def amd_occupancy(registers: int, shared: int, warps: int) -> float:
+    """The share of its waves that a CU can hold at once. A group of them is on one CU, or not at all."""
+    waves = SIMDS * min(WAVES, VECTOR_REGISTERS // (-(-registers // 8) * 8))
+    groups = waves // warps if not shared else min(waves // warps, LOCAL_DATA_SHARE // shared)
+    return groups * warps / (SIMDS * WAVES)

@@ -24,9 +24,14 @@ def kernels(found: dict[str, Any]) -> str:
     for row in found["kernels"]:
         if row["case"]:
             continue
-        t = row["tile"]
         notes = [row["dtype"]] * (row["dtype"] != "float32") + [f"scale {row['scale']}"] * (row["scale"] != 2)
-        head = (", ".join([f"`{row['kernel']}`", *notes]), row["layout"], f"{t['points']} x {t['BC']}, {t['BD']}")
+        notes += [f"D = {row['D']}"] * (row["D"] != Problem.D)
+        held = row["holds"]
+        head = (
+            *(", ".join([f"`{row['kernel']}`", *notes]), row["layout"]),
+            *(f"{held['cells']} x {held['points']}", ", ".join(str(held[key]) for key in ("BC", "BD") if key in held)),
+            str(held["threads"]),
+        )
         heads.append(head)
         cells[head, row["target"]] = (
             f"{row['registers']} / {row['shared'] / 1024:.3g} / {row['occupancy']:.0%} / {wide_share(row):.0%}"
@@ -36,7 +41,7 @@ def kernels(found: dict[str, Any]) -> str:
         f"{len(found['kernels'])} binaries in this table and the next, of which {spilled or 'none'} spill registers. "
     )
     made = f"Made by triton {found['triton']} as it comes with torch {found['torch']}.\n"
-    return by_target(["kernel", "format", "points x C, D"], heads, cells) + "\n" + note + made
+    return by_target(["kernel", "format", "cells x points", "C, D", "threads"], heads, cells) + "\n" + note + made
 
 
 def cases(found: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from sapa.backends.triton.maps import dot, gather, load_high, load_low, plane, spread, store_high, store_low
-from sapa.backends.triton.scores import activation, score, score_gradient, slope, sums
+from sapa.backends.triton.scores import activation, add_tap, nothing_yet, one_over, score, score_gradient, slope
 from sapa.backends.triton.tiles import block_of_points, cells, channels, is_inside, points, split, turns
 
 
@@ -25,19 +25,17 @@ def points_kernel(
     BC: tl.constexpr, BD: tl.constexpr, ONE_C: tl.constexpr, ONE_D: tl.constexpr,
     NORMALIZE: tl.constexpr, BORDER: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """dq = sum_t slope dw k - delta sum_t slope k, so that one pass over the taps makes delta and dq together."""
+    """dq = sum_t slope dw k - delta sum_t slope k, in one pass over the taps: divided by the sum of f at the end."""
     number, block = split(tl.program_id(0), tl.cdiv(D, BD))
     b, i, j, y, x, is_point = block_of_points(number, sizes, SY, SX, U, V, N, INDEX)
-    d, is_channel = channels(block, D, BD, INDEX)
+    # of one block the compiler then knows that its keys are those of the scores
+    d, is_channel = channels(0 if ONE_D else block, D, BD, INDEX)
     q, k, v = q + b * q_strides[0], k + b * k_strides[0], v + b * v_strides[0]
     g, dq = g + b * g_strides[0], dq + b * dq_strides[0]
-    peak, inverse = sums(
-        q, q_strides, y, x, is_point, k, k_strides, i, j, rows, columns, D, sizes,
-        BD, ONE_D, NORMALIZE, BORDER, INDEX, ACC,
-    )  # fmt: skip
+    peak, mass = nothing_yet(x, ACC)
     delta = tl.zeros(x.shape, ACC)
-    pulled = tl.zeros([U, BD, N, V], ACC)  # sum_t slope dw k
-    mean = tl.zeros([U, BD, N, V], ACC)  # sum_t slope k
+    pulled = tl.zeros([U, BD, N, V], ACC)  # sum_t f' dw k
+    mean = tl.zeros([U, BD, N, V], ACC)  # sum_t f' k
     for ty in range(sizes[4]):
         for tx in range(sizes[5]):
             r, s = i + ty - sizes[4] // 2, j + tx - sizes[5] // 2
@@ -46,15 +44,22 @@ def points_kernel(
                 BD, ONE_D, BORDER, INDEX, ACC,
             )  # fmt: skip
             is_low = is_inside(r, s, sizes)
-            w = activation(raw, peak, NORMALIZE) * inverse
             dw = dot(g, g_strides, y, x, is_point, v, v_strides, r, s, is_low, C, BC, ONE_C, INDEX, ACC)
-            df = slope(raw, w, inverse, NORMALIZE)
             key = load_low(k, k_strides, d, is_channel, r, s, is_low, ACC)
+            f, peak, mass, shrink = add_tap(raw, peak, mass, NORMALIZE)
+            if NORMALIZE == "softmax":
+                delta *= shrink
+                pulled *= shrink[:, None, :, :]
+                mean *= shrink[:, None, :, :]
+            df = slope(raw, f, 1, NORMALIZE)
             pulled += spread(df * dw, key)
             if NORMALIZE != "none":
-                delta += w * dw
+                delta += f * dw
                 mean += spread(df, key)
-    store_high(dq, dq_strides, d, is_channel, y, x, is_point, pulled - delta[:, None, :, :] * mean)
+    inverse = one_over(mass, NORMALIZE)
+    delta *= inverse
+    result = (pulled - delta[:, None, :, :] * mean) * inverse[:, None, :, :]
+    store_high(dq, dq_strides, d, is_channel, y, x, is_point, result)
     if block == 0:
         state += b * 3 * sizes[0] * sizes[1]
         tl.store(state + plane(0, y, x, sizes), peak, mask=is_point)

@@ -1,22 +1,25 @@
 """How the tiles of the table are cut to a problem and to a GPU: the constants a kernel is compiled with."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import triton
 from triton.backends.compiler import GPUTarget
 
-from sapa.backends.triton.table import Tile
+from sapa.backends.triton.table import FORWARD, Tile
 
 Sizes = tuple[int, int, int, int, int, int]  # H, W, low_h, low_w, Kh, Kw
 Meta = dict[str, Any]
 
-MOST_PHASES = 16  # points of a cell that one program holds
 ALIGNED = 16  # numbers; Triton asks no more of a size or a stride than to be a multiple
-WHOLE = (4, 9, 16)  # points of cells that a program of attention holds whole
-MOST_POINTS = 2  # of a thread, where channels are few
 MOST_NEIGHBOURS = 4  # points of a row in one load: 16 bytes of float32
+MOST_POINTS = 2  # of a thread, where channels are few
+QUERIES = 8  # numbers of them that a thread holds
+MOST_EMBEDDING = 256  # channels of a query that is held whole
+AT_ONCE = 16  # points of a cell that a program of low-res points takes in one turn
+ALL_REGISTERS = 65536  # of a multiprocessor; a program may take them all
+SQUARES = (4, 16, 64, 256)  # points of a cell that fill a tile
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Work:
     D: int | None
     V: int  # neighbours that are loaded together
     layout: str = "channels_last"
+    owns: str = "points"  # what a program makes: high-res points, or low-res "cells"
     extras: int = 0  # a bias, softplus: they take registers
     is_uneven: bool = False  # a ratio that is not whole
     is_ragged: bool = False  # a planar map whose rows Triton does not know to be aligned
@@ -36,14 +40,19 @@ class Work:
     is_large: bool = False  # offsets of 64 bits
     is_double: bool = False
 
+    def takes(self, tile: Tile) -> int:
+        """How many things of this call take registers; offsets that are wider, or of two kinds, count twice."""
+        found = self.extras + 2 * (self.is_mixed + self.is_large) + (self.C % ALIGNED != 0)
+        return found if self.D is None else found + self.is_ragged + (self.D > tile.BD)
+
     @property
-    def is_usual(self) -> bool:
-        """Cells of a usual size, in pairs if planar, and channels that Triton knows to be aligned."""
-        is_attention = self.D is not None
-        is_more = self.extras > 0 or self.is_uneven or self.is_mixed or self.is_large or self.is_double
-        is_more |= self.is_ragged and is_attention
-        is_paired = self.layout != "planar" or self.V > 1
-        return self.phases in (WHOLE if is_attention else (4,)) and is_paired and self.C % ALIGNED == 0 and not is_more
+    def is_regular(self) -> bool:
+        """Whether the points of a cell follow from one another: in pairs if planar, else as many as a tile has."""
+        return self.V > 1 if self.layout == "planar" else self.is_full
+
+    @property
+    def is_full(self) -> bool:
+        return self.phases in SQUARES and not self.is_uneven
 
 
 def steps(sizes: Sizes) -> tuple[int, int]:
@@ -58,45 +67,79 @@ def neighbours(SX: int, layout: str) -> int:
 
 
 def meta_of(tile: Tile, kernel: Any, work: Work, target: GPUTarget | None) -> Meta:
-    """The constants of a kernel for this tile: where channels are few, cells are more."""
-    less = 1 if target is None else fewer(tile, work)
-    U = min(max(1, MOST_PHASES // less // work.V), triton.next_power_of_2(work.phases // work.V))
-    BC = min(tile.BC, triton.next_power_of_2(work.C))
-    BD = min(tile.BD, triton.next_power_of_2(work.C if work.D is None else work.D))
+    """The constants of a kernel for this tile: cells are more where channels are few, threads where there is more."""
+    if work.is_double and target is not None:
+        tile = one_number_a_thread(tile)
+    BC, BD = (min(most, triton.next_power_of_2(n)) for most, n in ((tile.BC, work.C), (tile.BD, work.D or work.C)))
     spare = tile.BC // BC if work.D is None else min(tile.BC // BC, tile.BD // BD)
-    # registers that are short already have no room for more cells
-    most = MOST_POINTS * 32 * tile.warps // tile.points if less == 1 or work.D is None else 1
-    spare = min(spare, max(1, most))
-    N = min(max(1, spare * tile.points // less // (U * work.V)), triton.next_power_of_2(work.cells))
+    halved = 0 if work.is_double or target is None else halvings(tile, work, spare)
+    held = max(1, min(spare * tile.points, max(tile.points, MOST_POINTS * 32 * tile.warps)) >> halved)
+    cell, warps = triton.next_power_of_2(work.phases // work.V) * work.V, tile.warps
+    if work.owns == "cells":
+        cell = min(cell, max(work.V, AT_ONCE >> halved))
+    elif target is not None:
+        most_warps = ALL_REGISTERS // (32 * tile.registers) // (1 + work.is_double)
+        more = max(1, min(cell // held, most_warps // warps))
+        fewer = max(1, min(cell // (held * more), most_cuts(tile, work)))
+        held, warps, BC = held * more * fewer, warps * more, min(BC, tile.BC // fewer)
+        warps, BD = room_for_queries(held, warps, most_warps, BD, tile, work)
+    U = max(1, min(held, cell) // work.V)
+    N = min(max(1, held // (U * work.V)), triton.next_power_of_2(work.cells))
     found = {"U": U, "V": work.V, "N": N, "BC": BC, "BD": BD}
     found |= {"ONE_C": work.C <= BC, "ONE_D": work.D is not None and work.D <= BD}
-    return {key: value for key, value in found.items() if key in kernel.arg_names} | options_of(tile, work, target)
+    options = options_of(warps, tile.registers, target)
+    return {key: value for key, value in found.items() if key in kernel.arg_names} | options
 
 
-def fewer(tile: Tile, work: Work) -> int:
-    """By how much the points of a program are fewer, as a call needs more registers for each."""
-    is_planar, is_deep = work.layout == "planar", work.D is not None and work.D > tile.BD
-    if work.is_usual and not (is_planar and is_deep):
+def room_for_queries(held: int, warps: int, most_warps: int, BD: int, tile: Tile, work: Work) -> tuple[int, int]:
+    """Threads enough to keep deep queries in registers over all taps, where nothing else takes registers."""
+    if work.D is None or work.D <= tile.BD or tile.registers > FORWARD or work.is_double:
+        return warps, BD
+    whole, is_alone = triton.next_power_of_2(work.D), work.layout == "planar" and work.V == 1
+    needed = max(warps, held * whole // (QUERIES * 32))
+    if whole > MOST_EMBEDDING or needed > most_warps or work.takes(tile) > 1 or is_alone or work.phases == 1:
+        return warps, BD
+    return needed, whole
+
+
+def most_cuts(tile: Tile, work: Work) -> int:
+    """By how much fewer a block's channels may be so that it holds a whole cell: each block makes the scores again."""
+    if tile.registers > FORWARD or work.is_double:
         return 1
-    is_scattered = work.is_mixed or work.is_uneven or (work.V == 1 and (is_planar or work.phases != 4))
-    extras = work.extras + is_deep + (work.C % ALIGNED != 0)
-    # rows of channels leave little to halve where a cell is one point
-    most = 1 if work.phases == 1 and not is_planar else 2
-    # and fewer points of planar weights take more registers, as the binaries show
-    most = 0 if work.D is None and is_planar else most
-    less = tile.less * (2 ** min(extras, most) if is_scattered else 1)
-    if work.is_large:
-        less *= 4 if is_scattered else 2
-    return 8 * less if work.is_double else less
+    return max(1, tile.BC // (16 if work.is_regular else 32))
 
 
-def options_of(tile: Tile, work: Work, target: GPUTarget | None) -> Meta:
+def one_number_a_thread(tile: Tile) -> Tile:
+    """For float64, whose numbers take two registers each."""
+    BC = min(tile.BC, 32)
+    return replace(tile, points=tile.warps * 32 // BC, BC=BC)
+
+
+def halvings(tile: Tile, work: Work, spare: int) -> int:
+    """How often the points of a program are halved, as a call needs more registers for each. Found by compiling."""
+    crowd = work.takes(tile) - (tile.registers > FORWARD)
+    if work.D is None and tile.registers == FORWARD:
+        return halvings_of_weights(work, crowd)
+    shape = 0 if work.is_regular and (work.is_full or crowd <= 0) else tile.irregular
+    if work.phases == 1:
+        shape = max(1, shape) + work.is_uneven
+    return shape + (crowd > 0) + (crowd > 3) + (crowd > 0 and spare > 1)
+
+
+def halvings_of_weights(work: Work, crowd: int) -> int:
+    """For `assemble`, which loads a weight for each point, at an address of its own where cells are not regular."""
+    if work.layout == "planar":
+        return 0 if work.is_regular else 1
+    return (work.phases > 4) + (crowd > 0) if work.is_regular else 3
+
+
+def options_of(warps: int, registers: int, target: GPUTarget | None) -> Meta:
     """What the compiler is told besides; there is no target in the interpreter."""
     if target is None:
         return {}
     if target.backend == "hip":
         # a wave has 64 threads on AMD's data centre GPUs and 32 on the others
-        return {"num_warps": tile.warps * 32 // target.warp_size}
+        return {"num_warps": warps * 32 // target.warp_size}
     if target.backend != "cuda":
-        return {"num_warps": tile.warps}
-    return {"num_warps": tile.warps, "maxnreg": tile.registers}
+        return {"num_warps": warps}
+    return {"num_warps": warps, "maxnreg": registers}

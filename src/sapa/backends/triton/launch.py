@@ -48,7 +48,7 @@ def launch(
     types = {"INDEX": tl.int64 if is_large else tl.int32, "ACC": tl.float64 if is_double else tl.float32}
     (H, W, low_h, low_w), (SY, SX) = sizes[:4], steps(sizes)
     work = Work(
-        *(-(-H // low_h) * -(-W // low_w), low_h * low_w, C, D, neighbours(SX, layouts[0]), layouts[0]),
+        *(-(-H // low_h) * -(-W // low_w), low_h * low_w, C, D, neighbours(SX, layouts[0]), layouts[0], owns),
         extras=(arguments.get("rows") is not None) + (arguments.get("NORMALIZE") == "softplus"),
         is_uneven=SX == 0,
         is_ragged=layouts[0] == "planar" and low_w % ALIGNED != 0,
@@ -65,7 +65,8 @@ def launch(
     numbers = {"C": C, "sizes": sizes, "SY": SY, "SX": SX} | ({} if D is None else {"D": D})
     with on_device_of(main):
         tiles = (INTERPRETED,) if is_interpreted() else TILES[name][layouts[0]]
-        candidates = [meta_of(tile, kernel, work, target_of(main.device)) for tile in tiles]
+        metas = [meta_of(tile, kernel, work, target_of(main.device)) for tile in tiles]
+        candidates = [meta for n, meta in enumerate(metas) if meta not in metas[:n]]
         run(kernel, candidates, grid, {**maps, **strides, **arguments, **numbers, **types})
 
 

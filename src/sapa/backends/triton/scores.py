@@ -99,25 +99,6 @@ def one_over(mass, NORMALIZE: tl.constexpr):
 
 
 @triton.jit
-def sums(
-    q, q_strides, y, x, is_point, k, k_strides, i, j, rows, columns, D, sizes, BD: tl.constexpr, ONE: tl.constexpr,
-    NORMALIZE: tl.constexpr, BORDER: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
-):  # fmt: skip
-    """The largest score of each point, and one over the sum of f(s): [U, N, V] each."""
-    peak, mass = nothing_yet(x, ACC)
-    if NORMALIZE != "none":
-        for ty in range(sizes[4]):
-            for tx in range(sizes[5]):
-                r, c = i + ty - sizes[4] // 2, j + tx - sizes[5] // 2
-                s = score(
-                    q, q_strides, y, x, is_point, k, k_strides, r, c, rows, columns, ty, tx, D, sizes,
-                    BD, ONE, BORDER, INDEX, ACC,
-                )  # fmt: skip
-                _, peak, mass, _ = add_tap(s, peak, mass, NORMALIZE)
-    return peak, one_over(mass, NORMALIZE)
-
-
-@triton.jit
 def score_gradient(
     state, g, g_strides, q, q_strides, y, x, is_point, k, k_strides, v, v_strides, i, j, is_low, rows, columns,
     ty, tx, C, D, sizes, BC: tl.constexpr, BD: tl.constexpr, ONE_C: tl.constexpr, ONE_D: tl.constexpr,

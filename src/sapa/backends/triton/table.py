@@ -11,10 +11,11 @@ FORWARD, BACKWARD = 64, 128  # registers of a thread: half of an A100's threads 
 
 @dataclass(frozen=True)
 class Tile:
-    """What a program holds: points (up to 16 of a cell), value and embedding channels, groups of 32 threads.
+    """What a program holds: points, value and embedding channels, groups of 32 threads.
 
     The number of registers is a cap for NVIDIA's assembler, which would otherwise spill a few to save others. A call
-    that is not the usual one needs more of them for each point, and takes fewer points: `fit.py`.
+    that is not the usual one needs more of them for each point, and takes fewer points; a cell that is larger than
+    this takes more threads: `fit.py`.
     """
 
     points: int
@@ -22,23 +23,23 @@ class Tile:
     BD: int
     warps: int
     registers: int = BACKWARD
-    less: int = 1  # by how much the points of such a call are fewer
+    irregular: int = 0  # how often its points are halved where those of a cell do not follow from one another
 
 
 TILES: dict[str, dict[str, tuple[Tile, ...]]] = {
     "attend": {
-        "channels_last": (Tile(16, 128, 32, 4, FORWARD, 2), Tile(32, 128, 32, 8, FORWARD, 2)),
-        "planar": (Tile(32, 32, 32, 4, FORWARD, 2),),
+        "channels_last": (Tile(16, 128, 32, 4, FORWARD), Tile(32, 128, 32, 8, FORWARD)),
+        "planar": (Tile(32, 32, 32, 4, FORWARD, 1),),
     },
     "assemble": {
-        "channels_last": (Tile(64, 32, 32, 4, FORWARD, 4),),
+        "channels_last": (Tile(64, 32, 32, 4, FORWARD),),
         # two points for a thread, so that it loads their weights at once
-        "planar": (Tile(128, 8, 32, 2, FORWARD, 2),),
+        "planar": (Tile(128, 8, 32, 2, FORWARD),),
     },
     "points": {"channels_last": (Tile(32, 32, 32, 4),), "planar": (Tile(32, 16, 32, 4),)},
     "values": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
     "keys": {"channels_last": (Tile(32, 32, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
-    "bias": {"channels_last": (Tile(32, 32, 32, 4),), "planar": (Tile(16, 16, 32, 4),)},
+    "bias": {"channels_last": (Tile(32, 32, 32, 4, irregular=1),), "planar": (Tile(16, 16, 32, 4),)},
     "assemble_values": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
     "assemble_weights": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
 }

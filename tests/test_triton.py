@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -247,6 +247,34 @@ def test_a_program_holds_whole_cells_in_every_call(name: str, layout: str) -> No
                 meta = meta_of(tile, kernel, work, NVIDIA)
                 assert meta["U"] * meta["V"] >= S * S, work
                 assert meta["num_warps"] <= 32
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "shared"),
+    [
+        ("attend", "channels_last", ()),
+        ("attend", "planar", (13, 15)),
+        ("assemble", "channels_last", range(9, 16)),
+        ("assemble", "planar", ()),
+        ("points", "channels_last", range(12, 17)),
+        ("points", "planar", range(12, 17)),
+        ("assemble_weights", "channels_last", range(12, 17)),
+        ("assemble_weights", "planar", range(12, 17)),
+        ("bias", "channels_last", range(9, 17)),
+        ("bias", "planar", range(9, 17)),
+    ],
+)
+def test_where_programs_share_a_cell_in_the_usual_call(name: str, layout: str, shared: Sequence[int]) -> None:
+    """As docs/gpu.md has it, up to scale 16."""
+    from sapa.backends.triton import assembly, backward, forward
+    from sapa.backends.triton.fit import Work, meta_of, neighbours
+    from sapa.backends.triton.table import TILES
+
+    kernel = (vars(forward) | vars(backward) | vars(assembly))[f"{name}_kernel"]
+    tile, D, extras = TILES[name][layout][0], None if name.startswith("assemble") else 32, int(name == "bias")
+    works = {S: Work(S * S, 4096, 256, D, neighbours(S, layout), layout, extras=extras) for S in range(1, 17)}
+    metas = {S: meta_of(tile, kernel, work, NVIDIA) for S, work in works.items()}
+    assert [S for S, meta in metas.items() if meta["U"] * meta["V"] < S * S] == [*shared]
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,8 @@ def executed(s: Shape, tile: Tile) -> int:
 
 
 def executed_backward(s: Shape, points: Tile, values: Tile, keys: Tile) -> int:
-    first = -(-s.D // points.BD) * (4 * s.D + s.C)
+    # the score, two sums over taps, and what a higher peak makes of each
+    first = -(-s.D // points.BD) * (5 * s.D + s.C)
     second = -(-s.C // values.BC) * s.D + s.C
     third = -(-s.D // keys.BD) * (2 * s.D + s.C)
     return 2 * s.P * (first + second + third)

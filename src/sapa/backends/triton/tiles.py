@@ -3,8 +3,9 @@
 A program takes N low-res cells and, on the high-res side, U times V of the points of each: a tile of high-res points is
 [U, N, V], and with channels [U, channels, N, V]. U stands first on purpose. Triton then keeps it in the registers of a
 thread, so that a value of the window, [channels, N], is loaded once and serves all of its points; N and the channels
-go to the threads, in the order in which they lie side by side in memory. V stands last: so many neighbours in a row of
-a planar map make one load. It is 1 for other maps, and where the ratio of sizes is not whole.
+go to the threads, in the order in which they lie side by side in memory, and so does what is left of U in a large cell.
+V stands last: so many neighbours in a row of a planar map make one load. It is 1 for other maps, and where the ratio of
+sizes is not whole.
 
 `sizes` is (H, W, low_h, low_w, Kh, Kw). A cell has SY times SX points; both are 0 where the ratio is not whole.
 INDEX is int64 where an offset may not fit 32 bits.

@@ -212,6 +212,7 @@ def test_a_large_cell_takes_more_threads_and_stays_whole() -> None:
     assert held(256) == (256, 1, 64, 32, 32)
     assert held(256, C=16) == (256, 1, 16, 32, 32)
     assert held(256, tile=Tile(32, 32, 32, 4, FORWARD), V=4, layout="planar") == (256, 1, 32, 32, 32)
+    assert held(1024) == held(300) == (256, 1, 64, 32, 32)
     # twice the registers for each thread of a backward kernel leave half as many threads; larger cells are shared
     assert held(256, tile=Tile(32, 32, 32, 4)) == (128, 1, 32, 32, 16)
     # more registers for each point: fewer cells, or more threads for a cell

@@ -19,7 +19,8 @@ QUERIES = 8  # numbers of them that a thread holds
 MOST_EMBEDDING = 256  # channels of a query that is held whole
 AT_ONCE = 16  # points of a cell that a program of low-res points takes in one turn
 ALL_REGISTERS = 65536  # of a multiprocessor; a program may take them all
-SQUARES = (4, 16, 64, 256)  # points of a cell that fill a tile
+MOST_OF_A_CELL = 256  # points that one program holds
+FULL = (4, 16, 64, 256)  # points of a cell that fill a tile, whose sides are powers of two
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,12 @@ class Work:
 
     @property
     def is_regular(self) -> bool:
-        """Whether the points of a cell follow from one another: in pairs if planar, else as many as a tile has."""
+        """Whether the points of a cell follow from one another: in pairs if planar, else if they fill a tile."""
         return self.V > 1 if self.layout == "planar" else self.is_full
 
     @property
     def is_full(self) -> bool:
-        return self.phases in SQUARES and not self.is_uneven
+        return self.phases in FULL and not self.is_uneven
 
 
 def steps(sizes: Sizes) -> tuple[int, int]:
@@ -74,7 +75,8 @@ def meta_of(tile: Tile, kernel: Any, work: Work, target: GPUTarget | None) -> Me
     spare = tile.BC // BC if work.D is None else min(tile.BC // BC, tile.BD // BD)
     halved = 0 if work.is_double or target is None else halvings(tile, work, spare)
     held = max(1, min(spare * tile.points, max(tile.points, MOST_POINTS * 32 * tile.warps)) >> halved)
-    cell, warps = triton.next_power_of_2(work.phases // work.V) * work.V, tile.warps
+    cell = min(MOST_OF_A_CELL, triton.next_power_of_2(work.phases // work.V) * work.V)
+    warps = tile.warps
     if work.owns == "cells":
         cell = min(cell, max(work.V, AT_ONCE >> halved))
     elif target is not None:

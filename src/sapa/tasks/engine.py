@@ -1,5 +1,6 @@
 """The only training loop. Devices, precision and processes are accelerate's."""
 
+import atexit
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -68,7 +69,7 @@ def build_model(task: Task, spec: Spec, seed: int, weights: str | None = None) -
 
 def accelerator_of(machine: Machine, folder: Path) -> Accelerator:
     """The devices and processes of this run."""
-    return Accelerator(
+    accelerator = Accelerator(
         # said outright: otherwise several processes without a device do not know of each other
         cpu=not torch.accelerator.is_available(),
         mixed_precision=machine.precision,
@@ -76,6 +77,10 @@ def accelerator_of(machine: Machine, folder: Path) -> Accelerator:
         log_with=list(machine.trackers) or None,
         project_dir=str(folder),
     )
+    if accelerator.num_processes > 1:
+        # left to the end of the process, the group may be torn down under its own threads, which aborts the process
+        atexit.register(accelerator.state.destroy_process_group)
+    return accelerator
 
 
 class Run:
@@ -153,8 +158,9 @@ class Run:
         self.watch.begin(self.spec.label, self.seed, steps, self.step)
         self._train(train, val, steps)
         result = self._finish(train, val)
-        if self.machine.trackers:
-            self.accelerator.end_training()
+        # not end_training, which would take the other processes from the runs that follow
+        for tracker in self.accelerator.trackers:
+            tracker.finish()
         return result
 
     def steps(self, length: int | None) -> int:

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -138,7 +138,7 @@ def test_more_low_res_points_than_can_be_counted(function: str) -> None:
 
 
 def test_offsets_grow_to_64_bits_only_where_they_must() -> None:
-    from sapa.backends.triton.launch import needs_int64
+    from sapa.backends.triton.plan import needs_int64
 
     sizes = (128, 128, 64, 64, 5, 5)
     dense = torch.empty(4, 2048, 128, 128, device="meta")
@@ -151,7 +151,7 @@ def test_offsets_grow_to_64_bits_only_where_they_must() -> None:
 
 
 def test_offsets_count_what_is_kept_for_each_point() -> None:
-    from sapa.backends.triton.launch import needs_int64
+    from sapa.backends.triton.plan import needs_int64
 
     g, state = (torch.empty(1, C, 30_000, 30_000, device="meta") for C in (1, 3))
     sizes = (30_000, 30_000, 15_000, 15_000, 5, 5)
@@ -298,74 +298,3 @@ def test_neighbours_are_loaded_together_at_whole_ratios(
 
     SY, SX = steps((*size, 2, 3, 5, 5))
     assert (SY, SX, neighbours(SX, layout)) == expected
-
-
-CANDIDATES = [{"N": 8, "BC": 64, "num_warps": 4}, {"N": 4, "BC": 128, "num_warps": 8}]
-
-
-class Kernel:
-    """Or its tuner: notes with which N it was launched, None where the tuner chooses."""
-
-    arg_names = ("C", "D", "sizes")
-    best_config = triton.Config({"N": 4, "BC": 128}, num_warps=8)
-
-    def __init__(self) -> None:
-        self.launched: list[int | None] = []
-
-    def __getitem__(self, grid: Any) -> Callable[..., None]:
-        return lambda **arguments: self.launched.append(arguments.get("N"))
-
-
-def test_tuning_is_asked_for_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sapa.backends.triton import tune
-
-    kernel, tuner, is_capturing = Kernel(), Kernel(), [False]
-    monkeypatch.setattr(tune, "_tuner", lambda kernel, choices: tuner)
-    monkeypatch.setattr(tune, "_tuned", {})
-    monkeypatch.setattr(tune, "is_capturing", lambda: is_capturing[0])
-
-    def run(C: int, candidates: list[dict[str, int]] = CANDIDATES) -> tuple[list[int | None], list[int | None]]:
-        arguments = {"q": torch.empty(1), "C": C, "D": 32, "sizes": (4, 4, 2, 2, 5, 5)}
-        kernel.launched, tuner.launched = [], []
-        tune.run(kernel, candidates, lambda meta: (1,), arguments)
-        return kernel.launched, tuner.launched
-
-    monkeypatch.delenv("SAPA_TUNE", raising=False)
-    assert run(64) == ([8], [])
-    monkeypatch.setenv("SAPA_TUNE", "1")
-    assert run(64, CANDIDATES[:1]) == ([8], [])
-    # nothing is measured while a graph is captured
-    is_capturing[0] = True
-    assert run(64) == ([8], [])
-    is_capturing[0] = False
-    assert run(64) == ([], [None])
-    assert run(64) == ([4], [])
-    is_capturing[0] = True
-    assert run(64) == ([4], [])
-    assert run(65) == ([8], [])
-
-
-def test_tiles_compete_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sapa.backends.triton import tune
-    from sapa.backends.triton.forward import attend_kernel
-
-    asked = []
-
-    def autotune(configs, key, cache_results):
-        asked.append((configs, key, cache_results))
-        return lambda kernel: ("tuned", kernel)
-
-    monkeypatch.setattr(triton, "autotune", autotune)
-    choices = tuple(tuple(meta.items()) for meta in CANDIDATES)
-    tune._tuner.cache_clear()
-    try:
-        assert [tune._tuner(attend_kernel, choices) for _ in range(2)] == 2 * [("tuned", attend_kernel)]
-    finally:
-        tune._tuner.cache_clear()
-    ((configs, key, cache_results),) = asked
-    assert [(config.kwargs, config.num_warps) for config in configs] == [
-        ({"N": 8, "BC": 64}, 4),
-        ({"N": 4, "BC": 128}, 8),
-    ]
-    assert key == ["C", "D", "sizes"]
-    assert cache_results

@@ -18,8 +18,15 @@ pytestmark = pytest.mark.skipif(
     os.environ.get("TRITON_INTERPRET") != "1", reason="test_triton.py runs this in the interpreter"
 )
 
-Shape = tuple[int, int, int, int]
 Size = tuple[int, int]
+
+
+@pytest.fixture(autouse=True)
+def planned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a test may change how calls are planned."""
+    from sapa.backends.triton import launch
+
+    monkeypatch.setattr(launch, "_plans", {})
 
 
 def maps(C: int, D: int, size: Size, low: Size, *, layout: str = "NCHW", B: int = 1) -> list[Tensor]:
@@ -54,10 +61,10 @@ def test_more_channels_than_a_tile(layout: str) -> None:
 @pytest.mark.parametrize(("size", "low"), [((11, 10), (2, 2)), ((8, 16), (1, 2)), ((6, 12), (2, 2))])
 def test_more_points_in_a_cell_than_a_program_holds(size: Size, low: Size, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells that differ, V neighbours of a row together, and a part that is not full."""
-    from sapa.backends.triton import launch
+    from sapa.backends.triton import plan
     from sapa.backends.triton.table import Tile
 
-    monkeypatch.setattr(launch, "INTERPRETED", Tile(16, 64, 64, 4))
+    monkeypatch.setattr(plan, "INTERPRETED", Tile(16, 64, 64, 4))
     q, k, v, g = maps(2, 1, size, low, B=2)
     assert_equal_to_the_reference(q, k, v, g, None, (1, 3), "softmax", "mask")
 
@@ -76,18 +83,18 @@ def test_maps_in_both_formats_at_once() -> None:
 
 
 def test_more_cells_than_a_program_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sapa.backends.triton import launch
+    from sapa.backends.triton import plan
     from sapa.backends.triton.table import Tile
 
-    monkeypatch.setattr(launch, "INTERPRETED", Tile(8, 2, 2, 1))
+    monkeypatch.setattr(plan, "INTERPRETED", Tile(8, 2, 2, 1))
     q, k, v, g = maps(3, 3, (4, 5), (2, 3))
     assert_equal_to_the_reference(q, k, v, g, tables((4, 5), (3, 1)), (3, 1), "softmax", "zero")
 
 
 def test_offsets_of_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sapa.backends.triton import launch
+    from sapa.backends.triton import plan
 
-    monkeypatch.setattr(launch, "needs_int64", lambda maps, sizes: True)
+    monkeypatch.setattr(plan, "needs_int64", lambda maps, sizes: True)
     q, k, v, g = maps(2, 2, (4, 4), (2, 2), B=2)
     assert_equal_to_the_reference(q, k, v, g, tables((4, 4), (3, 1)), (3, 1), "softmax", "zero")
 

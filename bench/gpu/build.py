@@ -4,7 +4,7 @@ The operator is called on maps without memory, and what it is about to launch go
 constants and divisibility are those that Triton finds in the sizes, strides and addresses of the call.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 from unittest.mock import patch
@@ -15,6 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
 from sapa.backends.triton import assembly, backward, forward, launch, operators
+from sapa.backends.triton.plan import Plan
 from sapa.geometry import Size
 
 TARGETS = {
@@ -104,15 +105,12 @@ def build(name: str, place: int, problem: Problem, target: GPUTarget) -> Any:
     """The compiled kernel with this tile of the table, and what was made on the way in its `asm`."""
     found: list[Any] = []
 
-    def compile_only(
-        kernel: Any, candidates: Sequence[Mapping[str, Any]], grid: Callable[..., Any], arguments: Mapping[str, Any]
-    ) -> None:
+    def compile_only(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> None:
         if kernel is KERNELS[name] and arguments.get("AXIS", problem.axis) == problem.axis:
-            found.append(kernel.run(grid=grid, warmup=True, **arguments, **candidates[place]))
+            found.append(kernel.run(grid=plan.programs, warmup=True, **arguments, **plan.candidates[place]))
 
     driver.set_active(cast(Any, Driver(target)))
-    launch.target_of.cache_clear()
-    with patch.object(launch, "run", compile_only):
+    with patch.object(launch, "run", compile_only), patch.object(launch, "_plans", {}):
         call(name, problem)
     (compiled,) = found
     return compiled

@@ -3,12 +3,10 @@
 from functools import partial
 
 import torch
-import triton
 from torch import Tensor
 
 from sapa.backends.reference import Bias
 from sapa.backends.triton import assembly, backward, forward
-from sapa.backends.triton.fit import Meta
 from sapa.backends.triton.launch import empty, launch, sizes_of
 from sapa.geometry import Size, size_of
 
@@ -22,7 +20,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, norma
         {"out": y, "q": q, "k": k, "v": v},
         sizes=sizes_of("attend", q, kernel_size, k=k),
         owns="points",
-        blocks=lambda meta: triton.cdiv(C, meta["BC"]),
+        cut="BC",
         C=C,
         D=D,
         NORMALIZE=normalize,
@@ -42,20 +40,14 @@ def attend_backward(
     options = {"C": C, "D": D, "NORMALIZE": normalize, "BORDER": border, "state": state, **_tables(bias, v)}
     run = partial(launch, sizes=sizes_of("attend", q, kernel_size, k=k), **options)
 
-    def values(meta: Meta) -> int:
-        return triton.cdiv(C, meta["BC"])
-
-    def embeddings(meta: Meta) -> int:
-        return triton.cdiv(D, meta["BD"])
-
     maps = {"g": g, "q": q, "k": k, "v": v}
-    run("points", backward.points_kernel, {"dq": dq, **maps}, owns="points", blocks=embeddings)
-    run("values", backward.values_kernel, {"dv": dv, "g": g, "q": q, "k": k}, owns="cells", blocks=values)
-    run("keys", backward.keys_kernel, {"dk": dk, **maps}, owns="cells", blocks=embeddings)
+    run("points", backward.points_kernel, {"dq": dq, **maps}, owns="points", cut="BD")
+    run("values", backward.values_kernel, {"dv": dv, "g": g, "q": q, "k": k}, owns="cells", cut="BC")
+    run("keys", backward.keys_kernel, {"dk": dk, **maps}, owns="cells", cut="BD")
     grads = [dq, dk, dv]
     for axis, table in enumerate(bias or ()):
         parts = state.new_empty((len(q), table.shape[1], *size_of(q)))  # [B, Kh, H, W], then [B, Kw, H, W]
-        run("bias", backward.bias_kernel, maps, owns="points", blocks=_one, parts=parts, AXIS=axis)
+        run("bias", backward.bias_kernel, maps, owns="points", parts=parts, AXIS=axis)
         grads.append(parts.sum((0, 3 - axis)).T.to(table.dtype).contiguous())
     return grads
 
@@ -69,7 +61,7 @@ def assemble(v: Tensor, w: Tensor, kernel_size: Size, groups: int) -> Tensor:
         {"out": y, "v": v, "w": w},
         sizes=sizes_of("assemble", w, kernel_size, v=v),
         owns="points",
-        blocks=lambda meta: groups * triton.cdiv(C, meta["BC"]),
+        cut="BC",
         C=C,
         G=groups,
     )
@@ -81,22 +73,9 @@ def assemble_backward(g: Tensor, v: Tensor, w: Tensor, kernel_size: Size, groups
     dv, dw = empty(tuple(v.shape), v), empty(tuple(w.shape), w)
     run = partial(launch, sizes=sizes_of("assemble", w, kernel_size, v=v), C=C, G=groups)
 
-    def values(meta: Meta) -> int:
-        return groups * triton.cdiv(C, meta["BC"])
-
-    run("assemble_values", assembly.assemble_values_kernel, {"dv": dv, "g": g, "w": w}, owns="cells", blocks=values)
-    run(
-        "assemble_weights",
-        assembly.assemble_weights_kernel,
-        {"dw": dw, "g": g, "v": v},
-        owns="points",
-        blocks=lambda meta: groups,
-    )
+    run("assemble_values", assembly.assemble_values_kernel, {"dv": dv, "g": g, "w": w}, owns="cells", cut="BC")
+    run("assemble_weights", assembly.assemble_weights_kernel, {"dw": dw, "g": g, "v": v}, owns="points")
     return [dv, dw]
-
-
-def _one(meta: Meta) -> int:
-    return 1
 
 
 def _wide(x: Tensor) -> torch.dtype:

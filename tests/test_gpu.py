@@ -128,6 +128,21 @@ for B, C, D, size, low, K in ((1, 1, 1, (1, 1), (1, 1), (1, 1)), (2, 5, 3, (5, 4
     assert all(line.endswith("True") for line in lines)
 
 
+def test_a_launch_takes_the_first_tile_that_does_not_spill() -> None:
+    """In calls whose first tile does: a bias with sigmoid and a mask at few embedding channels, at scales 2 and 11."""
+    code = """
+from bench.gpu.build import TARGETS, Problem, build, launched
+from bench.gpu.gate import holds
+from bench.gpu.inspect import inspect
+for scale in (2, 11):
+    problem = Problem(D=4, scale=scale, has_bias=True, normalize="sigmoid", border="mask")
+    first, taken = build("attend", 0, problem, TARGETS["sm_80"]), launched("attend", problem, "sm_80")
+    found = inspect(taken, "sm_80")
+    print(inspect(first, "sm_80").spills > 0, found.spills, found.occupancy >= 0.5, holds(taken)["points"] >= scale**2)
+"""
+    assert run(code).splitlines() == 2 * ["True 0 True True"]
+
+
 @pytest.mark.parametrize("layout", ["channels_last", "planar"])
 def test_queries_are_loaded_once_and_each_key_and_value_once_for_a_cell(layout: str) -> None:
     """In the compiler's own words, at every scale: q before the loop over the taps, one k and one v within it."""

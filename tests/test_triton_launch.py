@@ -1,6 +1,6 @@
 """How calls of the Triton backend are planned, and which tile they take; without a GPU."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,23 +12,23 @@ CANDIDATES = [{"N": 8, "U": 4, "BC": 64, "num_warps": 4}, {"N": 4, "U": 4, "BC":
 
 
 class Kernel:
-    """Notes with which N and U it was launched; as a tuner, that it was asked. Those it is told of spill."""
+    """Notes N, BC and U of its launches; as a tuner, that it was asked. The first tiles that it compiles spill."""
 
     arg_names = ("C", "D", "sizes")
     best_config = triton.Config({"N": 4, "U": 4, "BC": 128}, num_warps=8)
     n_spills = 0
 
-    def __init__(self, spilling: Sequence[tuple[int, int]] = (), error: Exception | None = None) -> None:
-        self.launched: list[tuple[int, int] | str] = []
-        self.compiled: list[tuple[int, int]] = []
+    def __init__(self, spilling: int = 0, error: Exception | None = None) -> None:
+        self.launched: list[tuple[int, int, int] | str] = []
+        self.compiled: list[tuple[int, int, int]] = []
         self.spilling, self.error = spilling, error
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        return lambda N=0, U=0, **arguments: self.launched.append((N, U) if N else "tuned")
+        return lambda N=0, BC=0, U=0, **arguments: self.launched.append((N, BC, U) if N else "tuned")
 
-    def run(self, grid: Any, warmup: bool, N: int, U: int, **arguments: Any) -> "Kernel":
-        self.compiled.append((N, U))
-        spills = (N, U) in self.spilling
+    def run(self, grid: Any, warmup: bool, N: int, BC: int, U: int, **arguments: Any) -> "Kernel":
+        self.compiled.append((N, BC, U))
+        spills = len(self.compiled) <= self.spilling
         if spills and self.error is not None:
             raise self.error
         compiled = Kernel()
@@ -50,50 +50,53 @@ def test_tuning_is_asked_for_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "_tuner", lambda kernel, choices: tuner)
     monkeypatch.setattr(choice, "is_capturing", lambda: is_capturing[0])
 
-    def launched(plan: Any) -> list[tuple[int, int] | str]:
+    def launched(plan: Any) -> list[tuple[int, int, int] | str]:
         kernel.launched = tuner.launched = []
         run(kernel, plan, {"q": torch.empty(1)})
         return kernel.launched
 
     monkeypatch.delenv("SAPA_TUNE", raising=False)
-    assert launched(plan()) == [(8, 4)]
+    assert launched(plan()) == [(8, 64, 4)]
     monkeypatch.setenv("SAPA_TUNE", "1")
-    assert launched(plan(CANDIDATES[:1])) == [(8, 4)]
+    assert launched(plan(CANDIDATES[:1])) == [(8, 64, 4)]
     # nothing is measured while a graph is captured
     is_capturing[0] = True
     tuned, other = plan(), plan()
-    assert launched(tuned) == [(8, 4)]
+    assert launched(tuned) == [(8, 64, 4)]
     is_capturing[0] = False
-    assert launched(tuned) == ["tuned", (4, 4)]
-    assert launched(tuned) == [(4, 4)]
+    assert launched(tuned) == ["tuned", (4, 128, 4)]
+    assert launched(tuned) == [(4, 128, 4)]
     is_capturing[0] = True
-    assert launched(tuned) == [(4, 4)]
-    assert launched(other) == [(8, 4)]
+    assert launched(tuned) == [(4, 128, 4)]
+    assert launched(other) == [(8, 64, 4)]
 
 
-@pytest.mark.parametrize(
-    ("spilling", "chosen"),
-    [
-        ([], (8, 4)),
-        ([(8, 4)], (4, 4)),
-        # whole cells as long as there are several of them, then parts of one
-        ([(8, 4), (4, 4), (2, 4), (1, 4)], (1, 2)),
-        ([(8, 4), (4, 4), (2, 4), (1, 4), (1, 2), (1, 1)], (1, 1)),
-    ],
-)
+LADDER = [(8, 64, 4), (4, 64, 4), (2, 64, 4), (1, 64, 4), (1, 32, 4), (1, 16, 4), (1, 16, 2), (1, 16, 1)]
+
+
+@pytest.mark.parametrize("spilling", range(len(LADDER) + 1))
 @pytest.mark.parametrize(
     "error", [None, triton.OutOfResources(1, 0, "threads"), triton.runtime.errors.PTXASError("register allocation")]
 )
-def test_a_tile_that_spills_is_cut_once(
-    spilling: list[tuple[int, int]], chosen: tuple[int, int], error: Exception | None
-) -> None:
+def test_a_tile_that_spills_is_cut_once(spilling: int, error: Exception | None) -> None:
+    """Cells stay whole as long as they can; where everything spills, the smallest tile is launched all the same."""
     from sapa.backends.triton.launch import run
 
     kernel, one = Kernel(spilling, error), plan()
     for _ in range(2):
         run(kernel, one, {})
-    assert kernel.launched == [chosen, chosen]
-    assert kernel.compiled == list(dict.fromkeys([*spilling, chosen]))
+    tried = LADDER[: spilling + 1]
+    assert kernel.compiled == tried
+    assert kernel.launched == [tried[-1], tried[-1]]
+
+
+def test_a_block_of_all_channels_keeps_them() -> None:
+    from sapa.backends.triton.choice import smaller
+
+    whole = {"N": 2, "U": 2, "BC": 64, "ONE_C": True}
+    assert [meta["BC"] for meta in smaller(whole)] == [64, 64, 64]
+    assert [meta["BC"] for meta in smaller(whole | {"ONE_C": False})] == [64, 64, 32, 16, 16]
+    assert [meta["BC"] for meta in smaller(whole | {"ONE_C": False, "BC": 8})] == [8, 8, 8]
 
 
 def test_calls_that_look_alike_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ The operator is called on maps without memory, and what it is about to launch go
 constants and divisibility are those that Triton finds in the sizes, strides and addresses of the call.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 from unittest.mock import patch
@@ -14,7 +14,8 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
-from sapa.backends.triton import assembly, backward, forward, launch, operators
+from bench.gpu.inspect import inspect
+from sapa.backends.triton import assembly, backward, choice, forward, launch, operators
 from sapa.backends.triton.plan import Plan
 from sapa.geometry import Size
 
@@ -109,8 +110,29 @@ def build(name: str, place: int, problem: Problem, target: GPUTarget) -> Any:
         if kernel is KERNELS[name] and arguments.get("AXIS", problem.axis) == problem.axis:
             found.append(kernel.run(grid=plan.programs, warmup=True, **arguments, **plan.candidates[place]))
 
-    driver.set_active(cast(Any, Driver(target)))
-    with patch.object(launch, "run", compile_only), patch.object(launch, "_plans", {}):
-        call(name, problem)
+    _call_with(compile_only, name, problem, target)
     (compiled,) = found
     return compiled
+
+
+def launched(name: str, problem: Problem, target: str) -> Any:
+    """The compiled kernel that a launch would take on this target: the first tile that does not spill."""
+    found: list[Any] = []
+
+    def spills(compiled: Any) -> int:
+        found.append(compiled)
+        return inspect(compiled, target).spills
+
+    def choose_only(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> None:
+        if kernel is KERNELS[name] and arguments.get("AXIS", problem.axis) == problem.axis:
+            choice.choose(kernel, plan, arguments)
+
+    with patch.object(choice, "spills", spills):
+        _call_with(choose_only, name, problem, TARGETS[target])
+    return found[-1]
+
+
+def _call_with(run: Callable[..., None], name: str, problem: Problem, target: GPUTarget) -> None:
+    driver.set_active(cast(Any, Driver(target)))
+    with patch.object(launch, "run", run), patch.object(launch, "_plans", {}):
+        call(name, problem)

@@ -22,6 +22,7 @@ from sapa.backends.triton.fit import Meta
 from sapa.backends.triton.plan import Plan
 
 KEY = ("C", "D", "G", "sizes")
+FEWEST_CHANNELS = 16
 
 
 def choose(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
@@ -52,10 +53,11 @@ def without_spills(kernel: Any, first: Meta, plan: Plan, arguments: Mapping[str,
 
 
 def smaller(meta: Meta) -> Iterator[Meta]:
-    """A tile, and what is left of it by halves: fewer cells first, then a part of one."""
+    """A tile, and what is left of it by halves: fewer cells, then fewer channels of one, and only then a part of it."""
     yield meta
-    for name in ("N", "U"):
-        while meta[name] > 1:
+    for name, least in (("N", 1), ("BC", FEWEST_CHANNELS), ("U", 1)):
+        # of a block that has all channels, the kernel was told so
+        while meta[name] > least and not (name == "BC" and meta.get("ONE_C")):
             meta = meta | {name: meta[name] // 2}
             yield meta
 

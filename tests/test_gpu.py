@@ -128,6 +128,44 @@ for B, C, D, size, low, K in ((1, 1, 1, (1, 1), (1, 1), (1, 1)), (2, 5, 3, (5, 4
     assert all(line.endswith("True") for line in lines)
 
 
+@pytest.mark.parametrize("fault", ["spills", "threads", "shared"])
+def test_the_driver_is_asked_whether_a_kernel_fits(fault: str) -> None:
+    """Triton's own classes, with a driver that loads the first binary badly: the next tile is taken, now and later."""
+    code = f"""
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+from sapa.backends.triton import launch, operators
+
+class Utils:
+    loaded = []
+    def load_binary(self, name, kernel, shared, device):
+        is_bad = not self.loaded
+        self.loaded.append(name)
+        return 1, 1, 64, 8 if is_bad and "{fault}" == "spills" else 0, 64 if is_bad and "{fault}" == "threads" else 1024
+    def unload_module(self, module): pass
+    def get_device_properties(self, device): return {{"max_shared_mem": 4096 if "{fault}" == "shared" else 10**6}}
+
+class Launcher:
+    def __init__(self, source, metadata): pass
+    def __call__(self, *arguments): print("launched", arguments[0])
+
+class Driver:
+    utils, launcher_cls = Utils(), Launcher
+    def get_current_target(self): return GPUTarget("cuda", 80, 32)
+    def get_current_device(self): return 0
+    def get_current_stream(self, device): return 0
+
+driver.set_active(Driver())
+for B in (1, 1, 2):
+    maps = (torch.ones(B, C, n, n).to(memory_format=torch.channels_last) for C, n in ((32, 16), (32, 8), (256, 8)))
+    operators.attend(*maps, None, (5, 5), "softmax", "zero")
+print([plan.chosen["N"] for plan in launch._plans.values()])
+"""
+    # 64 cells, two at a time instead of four, in two blocks of channels; each with 4 KiB of shared memory
+    assert run(code).splitlines() == ["launched 64", "launched 64", "launched 128", "[2, 2]"]
+
+
 def test_a_launch_takes_the_first_tile_that_does_not_spill() -> None:
     """In calls whose first tile does: a bias with sigmoid and a mask at few embedding channels, at scales 2 and 11."""
     code = """

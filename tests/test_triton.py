@@ -100,11 +100,27 @@ def test_on_an_old_gpu_it_says_so(with_a_gpu: pytest.MonkeyPatch) -> None:
     assert backends.choose("attend", torch.device("cuda")) is reference
 
 
-@pytest.mark.parametrize(("version", "is_ready"), [("3.3.1", False), ("3.4.0+git1a2b", True), ("3.10.0", True)])
+@pytest.mark.parametrize(
+    ("version", "is_ready"), [("3.3.1", False), ("3.4.0+git1a2b", True), ("3.5rc1", True), ("3.10.0", True)]
+)
 def test_with_an_old_triton_it_says_so(version: str, is_ready: bool, with_a_gpu: pytest.MonkeyPatch) -> None:
     with_a_gpu.setattr(triton, "__version__", version)
     reason = None if is_ready else "triton is 3.3.1; the kernels need 3.4 or later"
     assert kernels.why_not(torch.device("cuda")) == reason
+
+
+@pytest.mark.parametrize("broken", ["cannot be imported", "has no version"])
+def test_a_triton_that_is_broken_is_left_alone(broken: str, with_a_gpu: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> object:
+        if broken == "cannot be imported":
+            raise ImportError("libtriton.so: undefined symbol")
+        return object()
+
+    with_a_gpu.setattr(kernels, "import_module", load)
+    reason = kernels.why_not(torch.device("cuda")) or ""
+    assert reason.startswith("triton is installed, and cannot be imported: ")
+    assert reason.endswith("libtriton.so: undefined symbol" if "imported" in broken else "attribute '__version__'")
+    assert backends.choose("attend", torch.device("cuda")) is reference
 
 
 def test_without_a_compiler_it_says_so_once(with_a_gpu: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,19 @@ def test_more_cells_than_a_program_holds(monkeypatch: pytest.MonkeyPatch) -> Non
     assert_equal_to_the_reference(q, k, v, g, tables((4, 5), (3, 1)), (3, 1), "softmax", "zero")
 
 
+@pytest.mark.parametrize(("layout", "down"), [("NCHW", 2), ("channels_last", 4)])
+def test_tiles_that_a_launch_may_take(layout: str, down: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the interpreter's own: those of a GPU, cut as where they spill."""
+    from triton.backends.compiler import GPUTarget
+
+    from sapa.backends.triton import choice, launch
+
+    monkeypatch.setattr(launch, "current_target", lambda: GPUTarget("cuda", 90, 32))
+    monkeypatch.setattr(launch, "choose", lambda kernel, plan, _: [*choice.smaller(plan.candidates[0])][: down + 1][-1])
+    q, k, v, g = maps(33, 3, (2, 4), (1, 2), layout=layout)
+    assert_equal_to_the_reference(q, k, v, g, tables((2, 4), (1, 3)), (1, 3), "softmax", "mask")
+
+
 def test_offsets_of_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     from sapa.backends.triton import plan
 

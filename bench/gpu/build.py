@@ -6,6 +6,7 @@ constants and divisibility are those that Triton finds in the sizes, strides and
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -87,19 +88,22 @@ class Driver:
         return 0
 
 
-def call(name: str, problem: Problem) -> None:
+def prepare(name: str, problem: Problem) -> Callable[[], object]:
     """The operator that launches this kernel, on maps without memory."""
     C, P = problem.C * problem.groups, problem.kernel_size[0] * problem.kernel_size[1]
     v, g = problem.low_map(C), problem.high_map(C)
     if name.startswith("assemble"):
         w, last = problem.high_map(P * problem.groups), (problem.kernel_size, problem.groups)
-        operators.assemble(v, w, *last) if name == "assemble" else operators.assemble_backward(g, v, w, *last)
-        return
+        if name == "assemble":
+            return partial(operators.assemble, v, w, *last)
+        return partial(operators.assemble_backward, g, v, w, *last)
     q, k = problem.high_map(problem.D, problem.q_layout), problem.low_map(problem.D)
     tables = [torch.empty(n, K, device="meta") for n, K in zip(problem.high, problem.kernel_size, strict=True)]
     bias = (tables[0], tables[1]) if problem.has_bias else None
     options = (bias, problem.kernel_size, problem.normalize, problem.border)
-    operators.attend(q, k, v, *options) if name == "attend" else operators.attend_backward(g, q, k, v, *options)
+    if name == "attend":
+        return partial(operators.attend, q, k, v, *options)
+    return partial(operators.attend_backward, g, q, k, v, *options)
 
 
 def build(name: str, place: int, problem: Problem, target: GPUTarget) -> Any:
@@ -135,4 +139,4 @@ def launched(name: str, problem: Problem, target: str) -> Any:
 def _call_with(run: Callable[..., None], name: str, problem: Problem, target: GPUTarget) -> None:
     driver.set_active(cast(Any, Driver(target)))
     with patch.object(launch, "run", run), patch.object(launch, "_plans", {}):
-        call(name, problem)
+        prepare(name, problem)()

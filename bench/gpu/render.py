@@ -102,7 +102,17 @@ def traffic() -> str:
     return table(head, rows)
 
 
+def host(found: dict[str, Any]) -> str:
+    head = ["call", "launches", "the first like it, µs", "any later one, µs", "of Triton besides, µs"]
+    rows = [
+        [f"`{row['call']}`", str(row["launches"]), *(number(row[way]) for way in ("first", "again", "triton"))]
+        for row in found["host"]
+    ]
+    return table(head, rows) + f"\nProcessor: {found['machine']['processor']}.\n"
+
+
 def page() -> str:
     """docs/gpu.md as it should be."""
     found = json.loads(RESULTS.read_text())
-    return report.filled(PAGE, "gpu", {"kernels": kernels(found), "cases": cases(found), "traffic": traffic()})
+    sections = {"kernels": kernels(found), "cases": cases(found), "host": host(found), "traffic": traffic()}
+    return report.filled(PAGE, "gpu", sections)

@@ -53,7 +53,7 @@ def remember(q: Tensor, k: Tensor, v: Tensor, kernel_size: int | Size, normalize
     key = _signature(q, k, v, kernel_size, normalize, border)
     if key is not None and choose("attend", v.device) is cpu and len(v):
         if len(_known) >= CAPACITY:
-            _known.pop(next(iter(_known)), None)
+            _known.pop(next(iter(_known.copy())), None)  # another thread may be here, too
         _known[key] = cpu.prepare_attend(q, k, v, (key[0], key[0]), normalize, border)
 
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.torch_version import TorchVersion
 
 from sapa.backends.projection import project, project_backward
 from sapa.backends.reference import Bias
 from sapa.geometry import Size
 
 DEVICES = ("cuda", "xpu")  # an AMD GPU is a cuda device to PyTorch
-OLDEST = (3, 4)  # of Triton
+OLDEST = "3.4"  # of Triton
 
 __all__ = [
     "assemble",
@@ -61,15 +62,23 @@ def _too_old(device: torch.device | None) -> str | None:
 @cache
 def _no_driver() -> str | None:
     """Triton compiles a part of its driver in C when it starts, which is when a missing compiler shows."""
-    triton = import_module("triton")
-    if tuple(int(part) for part in triton.__version__.split(".")[:2]) < OLDEST:
-        return f"triton is {triton.__version__}; the kernels need {OLDEST[0]}.{OLDEST[1]} or later"
+    try:
+        triton = import_module("triton")
+        if TorchVersion(triton.__version__) < OLDEST:
+            return f"triton is {triton.__version__}; the kernels need {OLDEST} or later"
+    except Exception as error:
+        return f"triton is installed, and cannot be imported: {_first_line(error)}"
     try:
         triton.runtime.driver.active.get_current_target()
     except Exception as error:
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
-        return f"triton cannot start its driver, which takes a C compiler and the headers of Python: {reason}"
+        return (
+            f"triton cannot start its driver, which takes a C compiler and the headers of Python: {_first_line(error)}"
+        )
     return None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0] or type(error).__name__
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, normalize: str, border: str) -> Tensor:

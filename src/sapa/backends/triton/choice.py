@@ -3,13 +3,15 @@
 The first tile of the table is taken, and cut until the compiler keeps everything in registers. That depends on no
 measurement: nothing waits for the device, and sums are made in the same order on every run. SAPA_TUNE=1 in the
 environment lets the tiles compete instead: each kernel is measured once for a shape, which waits for the device, and
-what was found is kept on disk beside Triton's compiled kernels. Nothing can be measured while a CUDA graph is
-captured: a shape that was tuned before takes the tile it has found, any other the first.
+what was found is kept on disk beside Triton's compiled kernels. Nothing can be measured while a graph is captured:
+there, a shape that this process has tuned takes the tile it has found, any other the first.
 """
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import torch
@@ -17,39 +19,51 @@ import triton
 from triton import OutOfResources
 from triton.runtime.errors import PTXASError
 
-from sapa.backends.triton import is_interpreted
+from sapa.backends.triton import DEVICES, is_interpreted
 from sapa.backends.triton.fit import Meta
 from sapa.backends.triton.plan import Plan
 
 KEY = ("C", "D", "G", "sizes")
 FEWEST_CHANNELS = 16
 
+_tuned: dict[tuple[Any, ...], Meta] = {}  # what was found in this process
+_tuning = Lock()  # a tuner of Triton serves one thread at a time
+_refused: set[Any] = set()  # kernels that the device has not taken; Triton says so only once
+
 
 def choose(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
     """The constants for a plan, which keeps them."""
     first = plan.candidates[0]
-    is_contest = len(plan.candidates) > 1 and is_tuning()
-    if is_contest and not is_capturing():
-        tuner = _tuner(kernel, tuple(tuple(meta.items()) for meta in plan.candidates))
-        tuner[plan.programs](**arguments)
-        plan.chosen = meta = tuner.best_config.all_kwargs()
-        return meta
-    meta = first if is_interpreted() else without_spills(kernel, first, plan, arguments)
-    if not is_contest:
-        plan.chosen = meta
-    return meta
+    if len(plan.candidates) == 1 or not is_tuning():
+        plan.chosen = first if is_interpreted() else without_spills(kernel, first, plan, arguments)
+        return plan.chosen
+    choices = tuple(tuple(meta.items()) for meta in plan.candidates)
+    shape = tuple(arguments[name] for name in KEY if name in kernel.arg_names)
+    kinds = tuple((x.dtype, x.device) for x in arguments.values() if isinstance(x, torch.Tensor))
+    key = (kernel, choices, shape, kinds)
+    with _tuning:
+        if key not in _tuned:
+            if is_capturing():
+                return without_spills(kernel, first, plan, arguments)
+            tuner = _tuner(kernel, choices)
+            tuner[plan.programs](**arguments)
+            _tuned[key] = tuner.best_config.all_kwargs()
+    plan.chosen = _tuned[key]
+    return plan.chosen
 
 
 def without_spills(kernel: Any, first: Meta, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
-    """This tile, or the first smaller one whose registers suffice, or the smallest."""
-    meta = first
+    """This tile, or the first smaller one whose registers suffice, or else the one that spills least."""
+    tried = []
     for meta in smaller(first):
         try:
-            if not spills(kernel.run(grid=plan.programs, warmup=True, **arguments, **meta)):
-                break
-        except (OutOfResources, PTXASError):
-            continue
-    return meta
+            spilled = spills(kernel.run(grid=plan.programs, warmup=True, **arguments, **meta))
+        except PTXASError:
+            spilled = math.inf
+        tried.append((spilled, meta))
+        if not spilled:
+            break
+    return min(tried, key=lambda one: one[0])[1]
 
 
 def smaller(meta: Meta) -> Iterator[Meta]:
@@ -62,10 +76,15 @@ def smaller(meta: Meta) -> Iterator[Meta]:
             yield meta
 
 
-def spills(compiled: Any) -> int:
-    """Registers that a kernel keeps in memory, as the driver says when it loads it."""
-    _ = compiled.run  # loads it
-    return compiled.n_spills
+def spills(compiled: Any) -> float:
+    """Registers that a kernel keeps in memory, as the driver says when it loads it; infinitely many if it does not."""
+    if compiled not in _refused:
+        try:
+            _ = compiled.run  # loads it
+            return compiled.n_spills
+        except OutOfResources:
+            _refused.add(compiled)
+    return math.inf
 
 
 def is_tuning() -> bool:
@@ -74,7 +93,9 @@ def is_tuning() -> bool:
 
 
 def is_capturing() -> bool:
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    modules = [torch.get_device_module(kind) for kind in DEVICES]
+    # of older versions of PyTorch, XPU has no graphs
+    return any(m.is_available() and getattr(m, "is_current_stream_capturing", bool)() for m in modules)
 
 
 @cache

@@ -45,7 +45,7 @@ def launch(
         plan = _plans.get(key)
         if plan is None:
             if len(_plans) >= CAPACITY:
-                _plans.pop(next(iter(_plans)), None)
+                _plans.pop(next(iter(_plans.copy())), None)  # another thread may be here, too
             target = current_target()
             plan = plan_of(name, kernel, maps, arguments, sizes=sizes, owns=owns, cut=cut, target=target)
             _plans[key] = plan
@@ -58,8 +58,7 @@ def run(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> None:
 
 
 def _looks(x: Any) -> object:
-    """All that a plan and the compiler see of an argument."""
-    # Triton asks of an address whether 16 divides it
+    """What a plan sees of an argument, and the compiler: it asks of an address whether 16 divides it."""
     return (x.shape, x.stride(), x.dtype, x.data_ptr() % 16) if isinstance(x, Tensor) else x
 
 

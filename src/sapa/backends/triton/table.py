@@ -1,7 +1,8 @@
 """How large the tiles of each kernel are, for either memory format.
 
 Chosen by what they compile to: `python -m bench.gpu` writes registers, shared memory and occupancy of each to
-docs/gpu.md, and a test holds them to their limits. The first is taken unless SAPA_TUNE=1 lets them compete.
+docs/gpu.md, and a test holds them to their limits. The first is taken, and cut where it spills,
+unless SAPA_TUNE=1 lets them compete.
 """
 
 from dataclasses import dataclass

@@ -24,7 +24,7 @@ def split(number, size):
 @triton.jit
 def first(i, high, low):
     """The first high-res point whose centre is i or later: c(p) >= i where (2p + 1) low >= 2 high i."""
-    return (2 * high * i + low - 1) // (2 * low)
+    return (2 * i * high + low - 1) // (2 * low)
 
 
 @triton.jit

@@ -152,12 +152,29 @@ def test_cost_of_the_paper() -> None:
 def test_cost_says_what_is_wrong() -> None:
     for arguments, message in {
         ("cost", "sapa-b"): "sapa cost: no upsampler 'sapa-b'. Did you mean 'sapa_b'?",
-        ("cost", "nearest", "--size", "0"): "sapa cost: cost: size must be a positive integer",
         ("list", "--json", "--csv"): "sapa: choose one of --json, --csv and --markdown.",
     }.items():
         result = CliRunner().invoke(app, list(arguments))
         assert result.exit_code == 1
         assert message in result.output
+
+
+@pytest.mark.parametrize("option", ["--size", "--channels", "--scale"])
+def test_cost_of_nothing_is_refused(option: str) -> None:
+    result = CliRunner().invoke(app, ["cost", option, "0"])
+    assert result.exit_code == 2
+    assert option in result.output
+    assert "greater than or equal to 1" in " ".join(result.output.replace("│", " ").split())
+
+
+def test_cost_in_python_prints_nothing_either() -> None:
+    code = "import os, sapa; sapa.cost('nearest', channels=1, size=2); assert 'KINETO_LOG_LEVEL' not in os.environ"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_version() -> None:
+    assert invoke("--version").strip() == sapa.__version__
 
 
 def test_cost_of_all_leaves_out_what_cannot_be_built_and_says_so() -> None:

@@ -248,12 +248,12 @@ OTHERS = [
     (
         ValueError,
         lambda: SAPA(16, 8)(GUIDE, GUIDE),
-        "SAPA was built for 16 channels of x, but x is [2, 8, 8, 8] (B C h w).",
+        "SAPA was built for 16 channels of x, but x is [2, 8, 8, 8] (B C h w). Build it with channels=8 for such maps.",
     ),
     (
         ValueError,
         lambda: SAPA(16, 8)(X, X),
-        "SAPA was built for 8 channels of guide, but guide is [2, 16, 4, 4] (B Cg H W).",
+        "SAPA was built for 8 channels of guide, but guide is [2, 16, 4, 4] (B Cg H W). Build it with guide_channels=16 for such maps.",
     ),
     (
         ValueError,
@@ -332,5 +332,10 @@ def test_message(kind: type[Exception], call, message: str) -> None:
 
 
 def test_a_wrong_option_is_named() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'kernel'"):
+    expected = (
+        r"^build: 'sapa_b' has no option 'kernel'\. Did you mean 'kernel_size'\? Available: similarity, scale, kernel_"
+    )
+    with pytest.raises(TypeError, match=expected):
         sapa.build("sapa_b", 16, kernel=3)
+    with pytest.raises(TypeError, match=r"^build: 'bilinear' has no option 'kernel_size'\. Available: scale\."):
+        sapa.build("bilinear", 16, kernel_size=3)

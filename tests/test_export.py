@@ -134,6 +134,20 @@ def test_command_says_what_is_wrong() -> None:
     assert "no upsampler 'sappa_b'. Did you mean 'sapa_b'?" in str(result.exception)
 
 
+def test_a_model_is_told_where_to_go() -> None:
+    model: Any = torch.nn.Conv2d(3, 3, 1)
+    with pytest.raises(
+        TypeError, match=r"^export_onnx: up must be an upsampler of sapa, got Conv2d\. A model that holds"
+    ):
+        sapa.export_onnx(model, "never.onnx")
+
+
+def test_the_command_makes_the_folder(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "up.onnx"
+    assert CliRunner().invoke(app, ["export", "nearest", "--channels", "2", "-o", str(path)]).exit_code == 0
+    assert path.exists()
+
+
 def test_without_onnx_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "sapa.onnx_ops")
     monkeypatch.setitem(sys.modules, "onnxscript", None)

@@ -275,7 +275,7 @@ def test_gradients_reach_the_map_and_the_guide() -> None:
         ({"x": torch.rand(2, 1, 8, 8)}, ValueError, "disagree on B"),
         ({"x": torch.rand(8, 8)}, ValueError, "must have the dimensions"),
         ({"x": torch.zeros(1, 1, 8, 8, dtype=torch.int32)}, ValueError, "labels=True if it holds classes"),
-        ({"x": torch.rand(1, 1, 8, 8), "labels": True}, ValueError, "integer dtype"),
+        ({"x": torch.rand(1, 1, 8, 8), "labels": True}, ValueError, "classes as one of uint8, int8"),
         ({"x": torch.zeros(1, 2, 8, 8, dtype=torch.int32), "labels": True}, ValueError, r"\[B, 1, h, w\]"),
         ({"guide": torch.zeros(1, 3, 64, 64, dtype=torch.int32)}, ValueError, "convert it to uint8 or float32"),
         ({"guide": torch.full((1, 3, 64, 64), math.nan)}, ValueError, "guide has NaN"),

@@ -158,6 +158,15 @@ def test_vmap(layout: torch.memory_format) -> None:
     torch.testing.assert_close(per_sample[1], *torch.autograd.grad(sapa.attend(q, k, v).square().sum(), v))
 
 
+@pytest.mark.parametrize("size", [(6, 8), (7, 9)])
+def test_vmap_over_all_maps(size: tuple[int, int]) -> None:
+    qs, ks, vs = torch.randn(3, 2, 4, *size), torch.randn(3, 2, 4, 3, 4), torch.randn(3, 2, 5, 3, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of a rule that is missing, which costs time
+        y = torch.vmap(sapa.attend)(qs, ks, vs)
+    torch.testing.assert_close(y, torch.stack([sapa.attend(*maps) for maps in zip(qs, ks, vs, strict=True)]))
+
+
 def test_forward_mode_derivatives() -> None:
     q, k, v = inputs(dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(

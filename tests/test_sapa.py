@@ -117,6 +117,14 @@ def test_value_projection_changes_the_channels() -> None:
     assert up.state_dict()["v.weight"].shape == (3, 8)
 
 
+def test_value_projection_beside_a_norm_without_parameters() -> None:
+    x, guide = maps(8, 8)
+    up: Any = SAPA(8, similarity="inner", out_channels=3).double()
+    q, k = (F.layer_norm(m.movedim(1, -1), (8,)).movedim(-1, 1) for m in (guide, x))
+    v = F.conv2d(k, up.v.weight[..., None, None], up.v.bias)
+    torch.testing.assert_close(up(x, guide), sapa.attend(q, k, v))
+
+
 def test_group_norm_and_no_norm() -> None:
     x, guide = maps(32, 64)
     group, none = SAPA(32, 64, norm="group").double(), SAPA(32, 64, norm="none").double()

@@ -229,12 +229,18 @@ def test_a_forward_that_runs_only_without_gradients() -> None:
 
 
 def test_what_is_wrapped_or_compiled_already_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"give model\.module, and wrap it in DataParallel afterwards"):
+    with pytest.raises(TypeError, match=r"Give model\.module, and wrap it in DistributedDataParallel afterwards"):
         swapped(nn.DataParallel(Model()))
     model = Model()
     model.encoder.compile()
     with pytest.raises(TypeError, match="its part encoder is compiled"):
         swapped(model)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`:FutureWarning")
+def test_torch_script_of_a_swapped_model_is_refused() -> None:
+    with pytest.raises(AttributeError, match=r"has no TorchScript: take torch\.compile or torch\.export"):
+        torch.jit.script(swapped(Model()))
 
 
 def test_an_output_that_is_a_list_only_in_evaluation() -> None:

@@ -69,6 +69,7 @@ def test_scale_gives_the_size_without_a_guide(upsampler: str, scale: int | Size)
     if not needs_guide(upsampler):
         # all that the guide brings is its size
         assert torch.equal(up.eval()(x), up(x, guide))
+        assert torch.equal(up(x), up(x, torch.randn(2, 5, *size, dtype=torch.float64)))
         assert up(x).shape == (2, up.channels, *size)
 
 

@@ -18,8 +18,18 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        print(version("sapa"))
+        raise typer.Exit
+
+
 @app.callback()
-def sapa() -> None:
+def sapa(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_print_version)] = False,
+) -> None:
     """Sharp feature maps from low-res ones: similarity-aware upsampling for PyTorch."""
 
 
@@ -68,7 +78,6 @@ def demo(
     from rich.console import Console
     from rich.progress import Progress
 
-    _quiet_profiler()
     console = Console()
     try:
         from sapa.demo import run, steps
@@ -88,13 +97,6 @@ def demo(
         console.print(f"  {name:16} {error:.3f}", highlight=False)
     console.print(f"What each of {len(found.costs)} upsamplers costs on this machine is on the page.", highlight=False)
     console.print(f"Look at {found.page}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _quiet_profiler() -> None:
-    # it measures the memory, and otherwise reports each start and stop
-    import os
-
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 
 class Layout(str, Enum):
@@ -187,6 +189,7 @@ def export(
     console = Console()
     try:
         up = sapa.build(name, channels, guide_channels, scale=scale)
+        output.parent.mkdir(parents=True, exist_ok=True)
         with console.status(f"exporting {name} ..."):
             sapa.export_onnx(up, output)
     except (KeyError, ValueError, ModuleNotFoundError) as error:
@@ -322,9 +325,9 @@ def list_upsamplers(json: IsJSON = False, csv: IsCSV = False, markdown: IsMarkdo
 @app.command()
 def cost(
     names: Annotated[list[str] | None, typer.Argument(help="Upsamplers, such as sapa_b; all of them if none.")] = None,
-    channels: Annotated[int, typer.Option(help="Channels of the map and of the guide.")] = 256,
-    size: Annotated[int, typer.Option(help="Height and width of the low-res map.")] = 64,
-    scale: Annotated[int, typer.Option(help="How many times larger the output is.")] = 2,
+    channels: Annotated[int, typer.Option(help="Channels of the map and of the guide.", min=1)] = 256,
+    size: Annotated[int, typer.Option(help="Height and width of the low-res map.", min=1)] = 64,
+    scale: Annotated[int, typer.Option(help="How many times larger the output is.", min=1)] = 2,
     paper: Annotated[bool, typer.Option("--paper", help="The numbers of the SAPA paper beside ours instead.")] = False,
     json: IsJSON = False,
     csv: IsCSV = False,
@@ -343,7 +346,6 @@ def cost(
     import sapa
     from sapa.tables import Cell, Table
 
-    _quiet_profiler()
     rows: list[tuple[Cell, ...]] = []
     left_out: list[str] = []
     with Console(stderr=True).status("measuring ...") as status:

@@ -1,5 +1,6 @@
 """What an upsampler or any other module costs: parameters, multiply-accumulates, time and memory of a forward pass."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -166,8 +167,21 @@ def _median_seconds(run: Callable[[], object], seconds: float) -> float:
     return median(times)
 
 
+@contextmanager
+def _quiet_profiler() -> Iterator[None]:
+    """When it is first used it decides whether to report each start and stop, and that there is no GPU."""
+    level = os.environ.get("KINETO_LOG_LEVEL")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    try:
+        yield
+    finally:
+        if level is None:
+            del os.environ["KINETO_LOG_LEVEL"]
+
+
 def _peak_bytes(run: Callable[[], object]) -> int:
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with _quiet_profiler(), torch.profiler.profile(activities=activities, profile_memory=True) as profile:
         run()
     results: Any = profile.profiler and profile.profiler.kineto_results
     live = peak = 0

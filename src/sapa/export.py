@@ -31,6 +31,12 @@ def export_onnx(up: Upsampler, path: str | Path) -> None:
     except ModuleNotFoundError as missing:
         raise ModuleNotFoundError(f"export_onnx needs {missing.name}: pip install 'sapa[onnx]'") from missing
 
+    if not isinstance(up, Upsampler):
+        raise TypeError(
+            f"export_onnx: up must be an upsampler of sapa, got {type(up).__name__}. A model that holds some is "
+            f"exported by torch.onnx.export(model, inputs, path, dynamo=True, "
+            f"custom_translation_table=sapa.onnx_ops.TRANSLATIONS): docs/export.md."
+        )
     up = copy.deepcopy(up).eval().cpu()
     inputs, dynamic = _example(up)
     with warnings.catch_warnings():

@@ -40,7 +40,8 @@ def inside(size: Size, low: Size, kernel_size: Size, device: torch.device) -> Te
 
 def nearest(x: Tensor, size: Size) -> Tensor:
     """Give every high-res point the low-res value at its centre: [B, C, h, w] to [B, C, H, W]."""
-    if _repeats(size, size_of(x)):
+    # for which vmap has no rule
+    if _repeats(size, size_of(x)) and not torch._C._are_functorch_transforms_active():
         # equal to the line below only because the ratio is whole: interpolate rounds c(p) in floating point
         return F.interpolate(x, size, mode="nearest-exact")
     rows, columns = (centres(high, low, x.device) for high, low in zip(size, size_of(x), strict=True))

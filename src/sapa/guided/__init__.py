@@ -2,6 +2,7 @@
 
 import math
 from contextlib import nullcontext
+from numbers import Real
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,7 @@ WHOLE = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch
 def guided_upsample(
     x: Tensor,
     guide: Tensor,
-    size: Size | None = None,
+    size: int | Size | None = None,
     *,
     kernel_size: int | None = None,
     sigma: float | None = None,
@@ -36,7 +37,7 @@ def guided_upsample(
     Args:
         x: low-res map [B, C, h, w] of anything: depth, masks, class scores, flow, features. NaN is left out.
         guide: the photograph [B, 3, H, W], uint8 or floating; or another map of any number of channels.
-        size: (H, W) of the result if it is not the size of the guide, which is then resized.
+        size: (H, W) of the result, or one number for both, if it is not the size of the guide, which is then resized.
         kernel_size: odd K, in low-res points. None takes 5 up to a ratio of 4, and 3 above.
         sigma: difference of colours that counts as alike, in the units of the guide. None tries several.
         iterations: how often the result is brought back in line with x, by what the means of its cells lack: right for
@@ -123,7 +124,10 @@ def _check(
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name}: {argument} must be a tensor, got {type(tensor).__name__}.")
     if labels and x.dtype not in WHOLE:
-        raise ValueError(f"{name}: with labels=True, x must hold classes in an integer dtype, got {x.dtype}.")
+        raise ValueError(
+            f"{name}: with labels=True, x must hold classes as one of {checks.names(WHOLE)}; "
+            f"got {checks.plain(x.dtype)}."
+        )
     if labels and (x.ndim != 4 or x.shape[1] != 1):
         raise ValueError(f"{name}: with labels=True, x must be [B, 1, h, w], got {list(x.shape)}.")
     if not labels and x.dtype not in checks.DTYPES:
@@ -136,7 +140,7 @@ def _check(
     if kernel_size is not None and not (checks.is_whole(kernel_size) and kernel_size > 0 and kernel_size % 2 == 1):
         raise ValueError(f"{name}: kernel_size must be odd and positive, such as 5, got {kernel_size!r}.")
     for argument, value in (("sigma", sigma), ("invalid", invalid)):
-        if value is not None and not isinstance(value, (int, float)):
+        if value is not None and not isinstance(value, Real):
             raise TypeError(f"{name}: {argument} must be a number or None, got {value!r}.")
     if sigma is not None and not sigma > 0:
         raise ValueError(f"{name}: sigma must be positive, got {sigma!r}.")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from typing import Any
 
 from sapa.checks import suggest
@@ -91,7 +92,12 @@ def build(
     """
     if not isinstance(name, str) or name not in UPSAMPLERS:
         raise KeyError(f"no upsampler {name!r}.{suggest(name, UPSAMPLERS)}")
-    return UPSAMPLERS[name](channels, guide_channels, scale=scale, **options)
+    factory = UPSAMPLERS[name]
+    known = [option for option in signature(factory).parameters if option not in ("channels", "guide_channels")]
+    for option in options:
+        if option not in known:
+            raise TypeError(f"build: {name!r} has no option {option!r}.{suggest(option, known)}")
+    return factory(channels, guide_channels, scale=scale, **options)
 
 
 def needs_guide(name: str) -> bool:

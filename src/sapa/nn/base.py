@@ -58,8 +58,9 @@ class Upsampler(nn.Module):
         else:
             sizes = checks.bind(function, x=(x, "B C h w"), guide=(guide, "B Cg H W"))
             size = (sizes["H"], sizes["W"])
-            self._expects("guide", self.guide_channels, guide, "B Cg H W")
-            if not is_autocast(x.device.type):
+            if self.needs_guide:  # else only its size counts
+                self._expects("guide", self.guide_channels, guide, "B Cg H W")
+            if self.needs_guide and not is_autocast(x.device.type):
                 checks.same_dtype(function, x=x, guide=guide)
             if not self.any_size:
                 self._fits(x, size)
@@ -74,9 +75,10 @@ class Upsampler(nn.Module):
 
     def _expects(self, name: str, channels: int, x: Tensor, letters: str) -> None:
         if channels != x.shape[1]:
+            argument = "guide_channels" if name == "guide" else "channels"
             raise ValueError(
                 f"{type(self).__name__} was built for {channels} channels of {name}, but "
-                f"{checks.describe(name, x, letters)}."
+                f"{checks.describe(name, x, letters)}. Build it with {argument}={x.shape[1]} for such maps."
             )
 
     def _fits(self, x: Tensor, size: Size) -> None:

@@ -65,7 +65,7 @@ def norm_and_project(x: Tensor, norm: nn.Module, layer: nn.Module) -> Tensor:
     # a mode or a hook on all modules may ask which layer does what, as the counter of operations does
     is_alone = torch.compiler.is_compiling() or not (torch._C._len_torch_dispatch_stack() or _has_any_global_hook())
     is_alone = is_alone and is_plain(norm) and is_plain(layer)
-    if is_alone and isinstance(norm, PointNorm) and isinstance(layer, PointLinear):
+    if is_alone and isinstance(norm, PointNorm) and norm.elementwise_affine and isinstance(layer, PointLinear):
         return project(x, layer.weight, layer.bias, norm)
     return layer(norm(x))
 

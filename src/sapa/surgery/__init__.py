@@ -96,12 +96,17 @@ def restore_(model: nn.Module) -> nn.Module:
 def _record(function: str, model: nn.Module, example: tuple[Any, ...], named: Mapping[str, Any]) -> Trace:
     if not isinstance(model, nn.Module):
         raise TypeError(f"{function}: give a module, got {type(model).__name__}.")
-    if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-        raise TypeError(f"{function}: give model.module, and wrap it in {type(model).__name__} afterwards.")
+    if isinstance(model, nn.DataParallel):
+        raise TypeError(
+            f"{function}: the copies that DataParallel makes on other devices would run the forward of the first. Give "
+            f"model.module, and wrap it in DistributedDataParallel afterwards."
+        )
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        raise TypeError(f"{function}: give model.module, and wrap it in DistributedDataParallel afterwards.")
     for path, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod") or _is_compiled(module):
             what = f"its part {path}" if path else "the model"
-            raise TypeError(f"{function}: {what} is compiled. Find and swap before torch.compile or torch.jit.script.")
+            raise TypeError(f"{function}: {what} is compiled. Find and swap before torch.compile; not TorchScript.")
     if any(is_rewired(module) for module in model.modules()):
         raise ValueError(f"{function}: the upsampling of this model was swapped before; call restore_(model) first.")
     try:

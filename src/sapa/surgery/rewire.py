@@ -105,6 +105,14 @@ class Rewired:
         return self.forward.__code__  # torch.export asks for its file and line
 
     @property
+    def __globals__(self) -> Any:
+        # torch.jit.script asks for them first of all; it could not see the calls that are answered here
+        raise AttributeError(
+            "a model whose upsampling was swapped has no TorchScript: take torch.compile or torch.export, or script it "
+            "after sapa.restore_(model)."
+        )
+
+    @property
     def forward(self) -> Any:
         return self.original or type(self.module).forward.__get__(self.module)
 

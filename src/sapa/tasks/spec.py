@@ -73,7 +73,7 @@ def parse(text: str) -> Spec:
         with torch.device("meta"):
             spec.build(64, 64)
     except TypeError as error:
-        raise ValueError(f"{text!r}: {str(error).rpartition('() ')[2]}.") from error
+        raise ValueError(f"{text!r}: {error}") from error
     return spec
 
 

@@ -1,6 +1,7 @@
 """A trained upsampler from a file: its sizes and options are read off the shapes of what is in it."""
 
 import inspect
+import pickle
 from collections.abc import Mapping
 from functools import partial
 from itertools import product
@@ -83,7 +84,11 @@ def read(file: Path) -> State:
 
 def _unpacked(file: Path) -> Any:
     if file.suffix != ".safetensors":
-        return torch.load(file, map_location="cpu", weights_only=True)
+        try:
+            return torch.load(file, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError:
+            # whose text asks to load it with weights_only=False, which would run whatever code is in it
+            raise ValueError("it is not a file of tensors that torch.save has written") from None
     try:
         from safetensors.torch import load_file
     except ModuleNotFoundError as missing:

@@ -191,6 +191,9 @@ def _checked(x: Tensor, guide: Tensor, size: int) -> tuple[Tensor, Tensor]:
     sizes = checks.bind("see", x=(x, "B C h w"), guide=(guide, "B Cg H W"))
     if sizes["B"] != 1:
         raise ValueError(f"see: a page shows one sample, but x has {sizes['B']}: pass x[:1] and guide[:1].")
+    for name, map in (("x", x), ("guide", guide)):
+        if not map.isfinite().all():
+            raise ValueError(f"see: {name} holds NaN or infinity, which has no colour: {name}.nan_to_num() has none.")
     if max(sizes["H"], sizes["W"]) > size:
         raise ValueError(
             f"see: guide is {sizes['H']}x{sizes['W']}, but a page of size={size} holds that many points a side. Crop "
@@ -201,10 +204,7 @@ def _checked(x: Tensor, guide: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 def _built(module: str | nn.Module, x: Tensor, guide: Tensor) -> nn.Module:
     if isinstance(module, nn.Module):
-        up = copy.deepcopy(module).float().cpu().eval()
-        if isinstance(up, Upsampler) and not up.needs_guide:
-            up.guide_channels = guide.shape[1]  # of which it takes the size alone
-        return up
+        return copy.deepcopy(module).float().cpu().eval()
     scale = tuple(-(-N // n) for N, n in zip(size_of(guide), size_of(x), strict=True))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

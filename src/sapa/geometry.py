@@ -40,8 +40,10 @@ def inside(size: Size, low: Size, kernel_size: Size, device: torch.device) -> Te
 
 def nearest(x: Tensor, size: Size) -> Tensor:
     """Give every high-res point the low-res value at its centre: [B, C, h, w] to [B, C, H, W]."""
-    # for which vmap has no rule
-    if _repeats(size, size_of(x)) and not torch._C._are_functorch_transforms_active():
+    if _repeats(size, size_of(x)):
+        if torch._C._are_functorch_transforms_active():  # vmap has no rule for interpolate
+            Sy, Sx = size[0] // x.shape[2], size[1] // x.shape[3]
+            return x[:, :, :, None, :, None].expand(-1, -1, -1, Sy, -1, Sx).flatten(4, 5).flatten(2, 3)
         # equal to the line below only because the ratio is whole: interpolate rounds c(p) in floating point
         return F.interpolate(x, size, mode="nearest-exact")
     rows, columns = (centres(high, low, x.device) for high, low in zip(size, size_of(x), strict=True))

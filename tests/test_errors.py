@@ -331,6 +331,13 @@ def test_message(kind: type[Exception], call, message: str) -> None:
     assert error.value.args[0] == message
 
 
+def test_a_factory_of_yours_may_take_any_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(
+        sapa.UPSAMPLERS, "mine", lambda channels, guide_channels=None, **options: SAPA(channels, **options)
+    )
+    assert build("mine", 8, kernel_size=3).kernel_size == (3, 3)
+
+
 def test_a_wrong_option_is_named() -> None:
     expected = (
         r"^build: 'sapa_b' has no option 'kernel'\. Did you mean 'kernel_size'\? Available: similarity, scale, kernel_"

@@ -167,6 +167,19 @@ def test_vmap_over_all_maps(size: tuple[int, int]) -> None:
     torch.testing.assert_close(y, torch.stack([sapa.attend(*maps) for maps in zip(qs, ks, vs, strict=True)]))
 
 
+def test_nearest_under_torch_func_is_what_it_is_without() -> None:
+    x = torch.randn(3, 1, 4, 2, 3)
+    for size in ((2, 3), (4, 9)):
+        up = sapa.build("nearest", 4, scale=(size[0] // 2, size[1] // 3))
+        before = x.clone()
+        y = torch.vmap(lambda x, up=up: up(x).mul_(5))(x)  # in place, and not in x
+        assert torch.equal(x, before)
+        assert torch.equal(y, torch.stack([5 * up(each) for each in x]))
+        last = x[0].to(memory_format=torch.channels_last)
+        grad = torch.func.grad(lambda x, up=up: up(x).square().sum())(last)
+        assert grad.is_contiguous(memory_format=torch.channels_last)
+
+
 def test_forward_mode_derivatives() -> None:
     q, k, v = inputs(dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(

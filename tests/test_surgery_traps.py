@@ -239,7 +239,7 @@ def test_what_is_wrapped_or_compiled_already_is_refused() -> None:
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script`:FutureWarning")
 def test_torch_script_of_a_swapped_model_is_refused() -> None:
-    with pytest.raises(AttributeError, match=r"has no TorchScript: take torch\.compile or torch\.export"):
+    with pytest.raises(AttributeError, match=r"cannot be scripted: take torch\.compile or torch\.export"):
         torch.jit.script(swapped(Model()))
 
 

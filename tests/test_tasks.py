@@ -150,6 +150,7 @@ def test_specs_keep_their_label_and_commas_between_options() -> None:
         ("sappa_b", "no upsampler 'sappa_b'. Did you mean 'sapa_b'?"),
         ("sapa_b:kernel=3", "'sapa_b' has no option 'kernel'. Did you mean 'kernel_size'?"),
         ("sapa_b:3", "write NAME:option=value"),
+        ("sapa_b:channels=3", "channels follows from the model"),
         ("sapa_b:kernel_size=4", "kernel_size must be odd"),
         ("bilinear,bilinear", "bilinear is named twice"),
         ("", "name at least one"),

@@ -101,7 +101,7 @@ def test_on_an_old_gpu_it_says_so(with_a_gpu: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "is_ready"), [("3.3.1", False), ("3.4.0+git1a2b", True), ("3.5rc1", True), ("3.10.0", True)]
+    ("version", "is_ready"), [("3.3.1", False), ("3.4.0+git1a2b", True), ("3.4.0.dev7", True), ("3.10.0", True)]
 )
 def test_with_an_old_triton_it_says_so(version: str, is_ready: bool, with_a_gpu: pytest.MonkeyPatch) -> None:
     with_a_gpu.setattr(triton, "__version__", version)

@@ -1,8 +1,7 @@
 """How calls of the Triton backend are planned, and which tile they take; without a GPU."""
 
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -181,6 +180,9 @@ def test_calls_that_look_alike_are_planned_once(monkeypatch: pytest.MonkeyPatch)
     # another shape, type, function, address that 16 does not divide
     assert [planned(W=16), planned(dtype=torch.float16), planned(normalize="relu"), planned(skip=1)] == [1, 1, 1, 1]
     assert planned() == 0
+    monkeypatch.setenv("SAPA_TUNE", "1")
+    assert [planned(), planned()] == [1, 0]
+    monkeypatch.delenv("SAPA_TUNE")
     monkeypatch.setattr(launch, "CAPACITY", len(plans))
     assert [planned(W=32), planned(W=32), planned()] == [1, 0, 1]
     assert len(plans) == launch.CAPACITY
@@ -212,24 +214,44 @@ def test_tiles_compete_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache_results
 
 
-def test_threads_plan_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More shapes than are remembered, from several threads at once."""
+def test_a_plan_is_forgotten_while_another_thread_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     from sapa.backends.triton import launch, operators
 
-    target = triton.backends.compiler.GPUTarget("cuda", 90, 32)
-    monkeypatch.setattr(launch, "_plans", {})
-    monkeypatch.setattr(launch, "CAPACITY", 4)
+    class Busy(dict[object, Any]):
+        """As if a thread added something whenever another is about to read it."""
+
+        def __iter__(self) -> Iterator[object]:
+            found = super().__iter__()
+            self[object()] = None
+            return found
+
+    plans = Busy()
+    monkeypatch.setattr(launch, "_plans", plans)
+    monkeypatch.setattr(launch, "CAPACITY", 1)
     monkeypatch.setattr(launch, "run", lambda kernel, plan, arguments: None)
-    monkeypatch.setattr(launch, "current_target", lambda: target)
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-
-    def call(number: int) -> None:
-        low, high = (torch.empty(1, 2, 2, n * (1 + number % 50), device="meta") for n in (1, 2))
+    monkeypatch.setattr(launch, "current_target", lambda: triton.backends.compiler.GPUTarget("cuda", 90, 32))
+    for w in (2, 3):
+        low, high = torch.empty(1, 2, 2, w), torch.empty(1, 2, 4, 2 * w)
         operators.attend(high, low, low, None, (3, 3), "softmax", "zero")
+    assert len(plans) == 1
 
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(call, range(1000)))
-    finally:
-        sys.setswitchinterval(interval)
+
+def test_threads_choose_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that another thread is about to load has no number of spills yet."""
+    from sapa.backends.triton import choice
+
+    kernel, one, loading = Kernel(), plan(), []
+
+    def spills(compiled: object) -> int:
+        assert not loading
+        loading.append(compiled)
+        time.sleep(0.01)
+        loading.clear()
+        return 0
+
+    monkeypatch.delenv("SAPA_TUNE", raising=False)
+    monkeypatch.setattr(choice, "spills", spills)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: choice.choose(kernel, one, {}), range(8)))
+    assert found == [CANDIDATES[0]] * 8
+    assert kernel.compiled == LADDER[:1]

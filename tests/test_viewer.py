@@ -294,6 +294,8 @@ def test_what_cannot_be_seen_is_said() -> None:
         sapa.see(x=x.expand(2, -1, -1, -1), guide=guide.expand(2, -1, -1, -1))
     with pytest.raises(ValueError, match="see: guide holds NaN or infinity"):
         sapa.see(x=x, guide=guide / 0)
+    with pytest.raises(ValueError, match="see: x holds NaN or infinity"):
+        sapa.see(x=x * torch.nan, guide=guide)
     with pytest.raises(ValueError, match="pass a larger size"):
         sapa.see(x=x, guide=guide, size=8)
     with pytest.raises(ValueError, match="scale is 64, but a map of size=32"):

@@ -15,7 +15,7 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
-from bench.gpu.inspect import inspect
+from bench.gpu.inspect import spilled_bytes
 from sapa.backends.triton import assembly, backward, choice, forward, launch, operators
 from sapa.backends.triton.plan import Plan
 from sapa.geometry import Size
@@ -125,7 +125,7 @@ def launched(name: str, problem: Problem, target: str) -> Any:
 
     def spills(compiled: Any) -> int:
         found.append(compiled)
-        return inspect(compiled, target).spills
+        return spilled_bytes(compiled, target)
 
     def choose_only(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> None:
         if kernel is KERNELS[name] and arguments.get("AXIS", problem.axis) == problem.axis:

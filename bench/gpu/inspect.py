@@ -55,6 +55,13 @@ def inspect(compiled: Any, target: str) -> Found:
     return amd(compiled) if target.startswith("gfx") else nvidia(compiled, target)
 
 
+def spilled_bytes(compiled: Any, target: str) -> int:
+    """What a thread keeps in memory, as drivers tell it: not scalar registers that AMD's compiler puts in lanes."""
+    if target.startswith("gfx"):
+        return int(re.findall(r"\.private_segment_fixed_size:\s+(\d+)", compiled.asm["amdgcn"])[-1])
+    return nvidia(compiled, target).spills
+
+
 def nvidia(compiled: Any, target: str) -> Found:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])

@@ -111,8 +111,21 @@ def host(found: dict[str, Any]) -> str:
     return table(head, rows) + f"\nProcessor: {found['machine']['processor']}.\n"
 
 
+def sample(found: dict[str, Any]) -> str:
+    kept = ", ".join(
+        f"`{row['kernel']}` for {row['target']}, {row['taken']} bytes" for row in found["spilling"] if row["taken"]
+    )
+    return (
+        f"Of {found['calls']} calls for the five targets with options drawn at random (`python -m bench.gpu.sample`: "
+        f"scales from 1 to 20, all types), {found['first']} spill with the tile of the rules and "
+        f"{found['taken'] or 'none'} with the one that a launch takes{f' ({kept})' if kept else ''}; "
+        f"{found['crowded'] or 'none'} miss their occupancy. On gfx942, {found['lanes']} keep some scalar registers in "
+        f"lanes of vector registers, which costs instructions and no memory.\n"
+    )
+
+
 def page() -> str:
     """docs/gpu.md as it should be."""
     found = json.loads(RESULTS.read_text())
     sections = {"kernels": kernels(found), "cases": cases(found), "host": host(found), "traffic": traffic()}
-    return report.filled(PAGE, "gpu", sections)
+    return report.filled(PAGE, "gpu", sections | {"sample": sample(report.load("gpu_sample"))})

@@ -176,7 +176,7 @@ def _quiet_profiler() -> Iterator[None]:
         yield
     finally:
         if level is None:
-            del os.environ["KINETO_LOG_LEVEL"]
+            os.environ.pop("KINETO_LOG_LEVEL", None)
 
 
 def _peak_bytes(run: Callable[[], object]) -> int:

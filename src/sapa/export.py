@@ -34,8 +34,8 @@ def export_onnx(up: Upsampler, path: str | Path) -> None:
     if not isinstance(up, Upsampler):
         raise TypeError(
             f"export_onnx: up must be an upsampler of sapa, got {type(up).__name__}. A model that holds some is "
-            f"exported by torch.onnx.export(model, inputs, path, dynamo=True, "
-            f"custom_translation_table=sapa.onnx_ops.TRANSLATIONS): docs/export.md."
+            f"exported by torch.onnx.export(model, inputs, path, dynamo=True, custom_translation_table=TRANSLATIONS), "
+            f"after 'from sapa.onnx_ops import TRANSLATIONS': docs/export.md."
         )
     up = copy.deepcopy(up).eval().cpu()
     inputs, dynamic = _example(up)

@@ -41,13 +41,21 @@ def inside(size: Size, low: Size, kernel_size: Size, device: torch.device) -> Te
 def nearest(x: Tensor, size: Size) -> Tensor:
     """Give every high-res point the low-res value at its centre: [B, C, h, w] to [B, C, H, W]."""
     if _repeats(size, size_of(x)):
-        if torch._C._are_functorch_transforms_active():  # vmap has no rule for interpolate
+        if _is_mapped():  # vmap has no rule for interpolate
             Sy, Sx = size[0] // x.shape[2], size[1] // x.shape[3]
-            return x[:, :, :, None, :, None].expand(-1, -1, -1, Sy, -1, Sx).flatten(4, 5).flatten(2, 3)
+            y = x[:, :, :, None, :, None].expand(-1, -1, -1, Sy, -1, Sx).flatten(4, 5).flatten(2, 3)
+            return y.clone() if size == size_of(x) else y
         # equal to the line below only because the ratio is whole: interpolate rounds c(p) in floating point
         return F.interpolate(x, size, mode="nearest-exact")
     rows, columns = (centres(high, low, x.device) for high, low in zip(size, size_of(x), strict=True))
     return x[..., rows[:, None], columns]
+
+
+def _is_mapped() -> bool:
+    if not torch._C._are_functorch_transforms_active():
+        return False
+    functorch = torch._C._functorch  # type: ignore[attr-defined]
+    return any(level.key() == functorch.TransformType.Vmap for level in functorch.get_interpreter_stack())
 
 
 def pixel_shuffle(x: Tensor, scale: Size) -> Tensor:

@@ -93,9 +93,11 @@ def build(
     if not isinstance(name, str) or name not in UPSAMPLERS:
         raise KeyError(f"no upsampler {name!r}.{suggest(name, UPSAMPLERS)}")
     factory = UPSAMPLERS[name]
-    known = [option for option in signature(factory).parameters if option not in ("channels", "guide_channels")]
+    parameters = signature(factory).parameters
+    known = [option for option in parameters if option not in ("channels", "guide_channels")]
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     for option in options:
-        if option not in known:
+        if option not in known and not takes_any:
             raise TypeError(f"build: {name!r} has no option {option!r}.{suggest(option, known)}")
     return factory(channels, guide_channels, scale=scale, **options)
 

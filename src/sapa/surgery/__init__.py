@@ -68,6 +68,9 @@ def swap_(
             raise KeyError(f"no upsampler {given!r}.{suggest(given, UPSAMPLERS)}")
     if unguided and needs_guide(unguided):
         raise ValueError(f"swap_: {unguided!r} needs a guide, and cannot serve where there is none.")
+    for option in ("channels", "guide_channels", "scale"):
+        if option in options:
+            raise TypeError(f"swap_: {option} follows from the maps of the model; leave it out.")
     trace = _record("swap_", model, example, kwargs or {})
     sites = sites_of(trace)
     chosen = _chosen(sites, where)
@@ -106,7 +109,9 @@ def _record(function: str, model: nn.Module, example: tuple[Any, ...], named: Ma
     for path, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod") or _is_compiled(module):
             what = f"its part {path}" if path else "the model"
-            raise TypeError(f"{function}: {what} is compiled. Find and swap before torch.compile; not TorchScript.")
+            raise TypeError(
+                f"{function}: {what} is compiled. Swap before torch.compile; of a scripted model, give its original."
+            )
     if any(is_rewired(module) for module in model.modules()):
         raise ValueError(f"{function}: the upsampling of this model was swapped before; call restore_(model) first.")
     try:

@@ -108,7 +108,7 @@ class Rewired:
     def __globals__(self) -> Any:
         # torch.jit.script asks for them first of all; it could not see the calls that are answered here
         raise AttributeError(
-            "a model whose upsampling was swapped has no TorchScript: take torch.compile or torch.export, or script it "
+            "a model whose upsampling was swapped cannot be scripted: take torch.compile or torch.export, or script it "
             "after sapa.restore_(model)."
         )
 

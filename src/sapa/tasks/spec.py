@@ -67,6 +67,8 @@ def parse(text: str) -> Spec:
         key, equals, value = part.partition("=")
         if not equals or not key.strip().isidentifier():
             raise ValueError(f"{text!r}: {part!r} is no option; write NAME:option=value, as in sapa_b:kernel_size=3.")
+        if key.strip() in ("channels", "guide_channels"):
+            raise ValueError(f"{text!r}: {key.strip()} follows from the model; leave it out.")
         options[key.strip()] = value_of(value)
     spec = Spec(text.strip(), name, tuple(options.items()))
     try:

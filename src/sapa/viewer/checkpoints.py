@@ -88,7 +88,10 @@ def _unpacked(file: Path) -> Any:
             return torch.load(file, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError:
             # whose text asks to load it with weights_only=False, which would run whatever code is in it
-            raise ValueError("it is not a file of tensors that torch.save has written") from None
+            raise ValueError(
+                "it is damaged, or holds other things than tensors, which could run code; save the tensors alone, "
+                "with torch.save(up.state_dict(), path)."
+            ) from None
     try:
         from safetensors.torch import load_file
     except ModuleNotFoundError as missing:

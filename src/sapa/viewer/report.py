@@ -193,7 +193,7 @@ def _checked(x: Tensor, guide: Tensor, size: int) -> tuple[Tensor, Tensor]:
         raise ValueError(f"see: a page shows one sample, but x has {sizes['B']}: pass x[:1] and guide[:1].")
     for name, map in (("x", x), ("guide", guide)):
         if not map.isfinite().all():
-            raise ValueError(f"see: {name} holds NaN or infinity, which has no colour: {name}.nan_to_num() has none.")
+            raise ValueError(f"see: {name} holds NaN or infinity, which has no colour; try {name}.nan_to_num(0, 0, 0).")
     if max(sizes["H"], sizes["W"]) > size:
         raise ValueError(
             f"see: guide is {sizes['H']}x{sizes['W']}, but a page of size={size} holds that many points a side. Crop "

@@ -64,7 +64,7 @@ def _no_driver() -> str | None:
     """Triton compiles a part of its driver in C when it starts, which is when a missing compiler shows."""
     try:
         triton = import_module("triton")
-        if TorchVersion(triton.__version__) < OLDEST:
+        if TorchVersion(triton.__version__) < f"{OLDEST}.dev0":  # what comes before a release has its features
             return f"triton is {triton.__version__}; the kernels need {OLDEST} or later"
     except Exception as error:
         return f"triton is installed, and cannot be imported: {_first_line(error)}"

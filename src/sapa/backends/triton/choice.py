@@ -4,7 +4,7 @@ The first tile of the table is taken, and cut until the compiler keeps everythin
 measurement: nothing waits for the device, and sums are made in the same order on every run. SAPA_TUNE=1 in the
 environment lets the tiles compete instead: each kernel is measured once for a shape, which waits for the device, and
 what was found is kept on disk beside Triton's compiled kernels. Nothing can be measured while a graph is captured:
-there, a shape that this process has tuned takes the tile it has found, any other the first.
+there, a shape that this process has tuned takes the tile it has found, any other the first, cut where it spills.
 """
 
 import math
@@ -27,35 +27,41 @@ KEY = ("C", "D", "G", "sizes")
 FEWEST_CHANNELS = 16
 
 _tuned: dict[tuple[Any, ...], Meta] = {}  # what was found in this process
-_tuning = Lock()  # a tuner of Triton serves one thread at a time
+_choosing = Lock()  # Triton loads and tunes a kernel in one thread at a time
 _refused: set[Any] = set()  # kernels that the device has not taken; Triton says so only once
 
 
 def choose(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
-    """The constants for a plan, which keeps them."""
-    first = plan.candidates[0]
-    if len(plan.candidates) == 1 or not is_tuning():
-        plan.chosen = first if is_interpreted() else without_spills(kernel, first, plan, arguments)
+    """The constants for a plan, which keeps them unless a recording had to do without a measurement."""
+    with _choosing:
+        if plan.chosen is None and len(plan.candidates) > 1 and is_tuning():
+            return _fastest(kernel, plan, arguments)
+        if plan.chosen is None:
+            plan.chosen = without_spills(kernel, plan, arguments)
         return plan.chosen
+
+
+def _fastest(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
     choices = tuple(tuple(meta.items()) for meta in plan.candidates)
     shape = tuple(arguments[name] for name in KEY if name in kernel.arg_names)
     kinds = tuple((x.dtype, x.device) for x in arguments.values() if isinstance(x, torch.Tensor))
     key = (kernel, choices, shape, kinds)
-    with _tuning:
-        if key not in _tuned:
-            if is_capturing():
-                return without_spills(kernel, first, plan, arguments)
-            tuner = _tuner(kernel, choices)
-            tuner[plan.programs](**arguments)
-            _tuned[key] = tuner.best_config.all_kwargs()
+    if key not in _tuned:
+        if is_capturing():
+            return without_spills(kernel, plan, arguments)
+        tuner = _tuner(kernel, choices)
+        tuner[plan.programs](**arguments)
+        _tuned[key] = tuner.best_config.all_kwargs()
     plan.chosen = _tuned[key]
     return plan.chosen
 
 
-def without_spills(kernel: Any, first: Meta, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
-    """This tile, or the first smaller one whose registers suffice, or else the one that spills least."""
+def without_spills(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
+    """The first tile, or the first smaller one whose registers suffice, or else the one that spills least."""
+    if is_interpreted():
+        return plan.candidates[0]
     tried = []
-    for meta in smaller(first):
+    for meta in smaller(plan.candidates[0]):
         try:
             spilled = spills(kernel.run(grid=plan.programs, warmup=True, **arguments, **meta))
         except PTXASError:

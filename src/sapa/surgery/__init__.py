@@ -110,7 +110,8 @@ def _record(function: str, model: nn.Module, example: tuple[Any, ...], named: Ma
         if isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod") or _is_compiled(module):
             what = f"its part {path}" if path else "the model"
             raise TypeError(
-                f"{function}: {what} is compiled. Find and swap before torch.compile; of a scripted model, give the original."
+                f"{function}: {what} is compiled. Find and swap before torch.compile; of a scripted model, give the "
+                f"original."
             )
     if any(is_rewired(module) for module in model.modules()):
         raise ValueError(f"{function}: the upsampling of this model was swapped before; call restore_(model) first.")

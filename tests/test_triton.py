@@ -24,7 +24,7 @@ GPUTarget = triton.backends.compiler.GPUTarget
 
 
 @pytest.mark.parametrize(
-    ("file", "least"), [("test_triton_kernels.py", 22), ("test_backends.py", 17), ("test_functional.py", 31)]
+    ("file", "least"), [("test_triton_kernels.py", 40), ("test_backends.py", 17), ("test_functional.py", 31)]
 )
 def test_in_the_interpreter(file: str, least: int) -> None:
     """The kernels through the tests of every backend, in a process in which Triton interprets them."""
@@ -187,15 +187,17 @@ def test_tiles_are_cut_to_the_problem() -> None:
 
     amd, radeon, xpu = GPUTarget("hip", "gfx942", 64), GPUTarget("hip", "gfx1100", 32), GPUTarget("xpu", "", 16)
     tile = Tile(32, 64, 32, 4)
-    usual = {"U": 4, "V": 1, "N": 8, "BC": 64, "BD": 32, "ONE_D": True, "num_warps": 4, "maxnreg": 128}
-    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 1), NVIDIA) == usual
+    usual = {"U": 4, "V": 1, "N": 8, "BC": 64, "BD": 32, "sharing": 1, "cutting": 2, "num_warps": 4, "maxnreg": 128}
+    work = Work(4, 4096, 256, 32, 1, T=32)
+    assert meta_of(tile, attend_kernel, work, NVIDIA) == usual
     # planar: two neighbours make one load
-    assert meta_of(tile, attend_kernel, Work(4, 4096, 256, 32, 2, "planar"), NVIDIA) == usual | {"U": 2, "V": 2}
-    # few channels, as of a depth map: the threads take cells instead
-    depth = usual | {"N": 64, "BC": 1, "BD": 4}
-    assert meta_of(tile, attend_kernel, Work(4, 4096, 1, 4, 1), NVIDIA) == depth
+    assert meta_of(tile, attend_kernel, replace(work, V=2, layout="planar"), NVIDIA) == usual | {"U": 2, "V": 2}
+    # few channels, as of a depth map: a program may hold more cells, but for a window of each point
+    depth = replace(work, C=1, D=4, T=8)
+    assert meta_of(tile, attend_kernel, depth, NVIDIA) == usual | {"N": 32, "BC": 1, "BD": 4, "cutting": 1}
+    assert meta_of(tile, attend_kernel, replace(depth, T=32), NVIDIA)["N"] == 8
     assert meta_of(tile, assemble_kernel, Work(9, 4, 48, None, 1), xpu) == {
-        **{"U": 16, "V": 1, "N": 2, "BC": 64},
+        **{"U": 16, "V": 1, "N": 2, "BC": 64, "sharing": 1},
         "num_warps": 4,
     }
     keys = {"U": 1, "V": 1, "N": 16, "BC": 64, "BD": 32, "ONE_C": True, "ONE_D": False}
@@ -213,10 +215,10 @@ def test_a_large_cell_takes_more_threads_and_stays_whole() -> None:
     from sapa.backends.triton.forward import attend_kernel
     from sapa.backends.triton.table import FORWARD, Tile
 
-    tile = Tile(16, 128, 32, 4, FORWARD)
+    tile = Tile(16, 128, 64, 4, FORWARD)
 
     def held(phases: int, target: GPUTarget = NVIDIA, tile: Tile = tile, **options: Any) -> tuple[int, ...]:
-        work = replace(Work(phases, 4096, C=256, D=32, V=1), **options)
+        work = replace(Work(phases, 4096, C=256, D=32, V=1, T=32), **options)
         meta = meta_of(tile, attend_kernel if tile.registers == FORWARD else points_kernel, work, target)
         return meta["U"] * meta["V"], meta["N"], meta["BC"], meta["BD"], meta["num_warps"]
 
@@ -227,71 +229,94 @@ def test_a_large_cell_takes_more_threads_and_stays_whole() -> None:
     # all registers of a multiprocessor are taken: blocks have fewer channels
     assert held(256) == (256, 1, 64, 32, 32)
     assert held(256, C=16) == (256, 1, 16, 32, 32)
-    assert held(256, tile=Tile(32, 32, 32, 4, FORWARD), V=4, layout="planar") == (256, 1, 32, 32, 32)
+    assert held(256, tile=Tile(16, 64, 64, 4, FORWARD), V=4, layout="planar") == (256, 1, 32, 32, 32)
     assert held(1024) == held(300) == (256, 1, 64, 32, 32)
-    # twice the registers for each thread of a backward kernel leave half as many threads; larger cells are shared
+    # twice the registers for each thread of a backward kernel leave half as many threads; larger cells take turns
     assert held(256, tile=Tile(32, 32, 32, 4)) == (128, 1, 32, 32, 16)
     # more registers for each point: fewer cells, or more threads for a cell
-    assert held(4, extras=1) == (4, 2, 128, 32, 4)
-    assert held(4, is_mixed=True) == held(4, is_large=True) == held(4, C=100) == (4, 2, 128, 32, 4)
-    assert held(64, extras=1) == (64, 1, 128, 32, 32)
-    # deep queries stay in registers, where there are threads for them and nothing else takes registers
-    assert held(16, D=256) == (16, 1, 128, 256, 16)
-    assert held(64, D=128) == (64, 1, 128, 128, 32)
-    assert held(64, D=256) == (64, 1, 128, 32, 32)
-    assert held(16, D=256, extras=1) == (16, 1, 128, 32, 8)
+    assert held(4, extras=2) == (4, 2, 128, 32, 4)
+    assert held(4, is_mixed=True) == held(4, is_large=True) == held(4, C=100, extras=1) == (4, 2, 128, 32, 4)
+    assert held(64, extras=2) == (64, 1, 128, 32, 32)
+    assert held(1) == (1, 8, 128, 32, 4)
+    # deep queries come in blocks
+    assert held(16, D=64) == held(16, D=4096) == (16, 1, 128, 64, 4)
+    # a large window: fewer points, then more threads
+    assert held(4, T=64) == (4, 4, 128, 32, 4)
+    assert held(4, T=128) == (4, 2, 128, 32, 4)
+    assert held(4, T=1024) == (4, 1, 128, 32, 16)
+    assert held(4, T=8192) == (1, 1, 128, 32, 32)
     # numbers of float64 take two registers
     assert held(4, is_double=True) == (4, 1, 32, 32, 4)
     assert held(64, is_double=True) == (16, 1, 32, 32, 16)
 
 
 @pytest.mark.parametrize("layout", ["channels_last", "planar"])
-@pytest.mark.parametrize("name", ["attend", "assemble"])
-def test_a_program_holds_whole_cells_in_every_call(name: str, layout: str) -> None:
-    """Each key and value serves all points of its cell: up to scale 8, but where four things or more take registers."""
-    from sapa.backends.triton.assembly import assemble_kernel
-    from sapa.backends.triton.fit import Work, meta_of, neighbours
+@pytest.mark.parametrize("name", ["attend", "assemble", "points", "assemble_weights"])
+def test_a_program_makes_whole_cells_in_every_call(name: str, layout: str) -> None:
+    """At any scale, with its window in the cache from the first turn to the last; but where cells are few."""
+    from sapa.backends.triton import assembly, backward, forward
+    from sapa.backends.triton.fit import ENOUGH, Work, meta_of, neighbours
+    from sapa.backends.triton.table import TILES
+
+    kernel, flags = (vars(forward) | vars(backward) | vars(assembly))[f"{name}_kernel"], (False, True)
+    has_windows = "T" in kernel.arg_names
+    depths = (None,) if name.startswith("assemble") else (4, 32, 512)
+    for tile, S, C, D in product(TILES[name][layout], (1, 2, 3, 5, 8, 13, 16, 20, 64), (1, 100, 256), depths):
+        for extras, uneven, mixed, large, T in product((0, 2), flags, flags, flags, (16, 32, 64)):
+            V = 1 if uneven else neighbours(S, layout)
+            work = Work(S * S, 2**14, C, D, V, layout, "points", extras, uneven, False, mixed, large)
+            work = replace(work, T=T if has_windows else None)
+            meta = meta_of(tile, kernel, work, NVIDIA)
+            threads, turns = 32 * meta["num_warps"], -(-S * S // (meta["U"] * meta["V"]))
+            assert threads <= 1024
+            assert 1 <= meta["sharing"] <= turns
+            blocks = 2**14 // meta["N"]
+            # one program fewer for each block would not be enough
+            assert meta["sharing"] == 1 or blocks * (meta["sharing"] - 1) * threads < ENOUGH, work
+            assert meta.get("cutting", 1) <= -(-C // meta["BC"])
+            if not uneven and S <= 8 and T <= 32:
+                assert turns == 1, work
+
+
+def test_few_cells_are_shared() -> None:
+    """1 x 1 to 64 x 64, as after a global mean: a GPU has more to do than one program."""
+    from sapa.backends.triton.fit import Work, meta_of
     from sapa.backends.triton.forward import attend_kernel
     from sapa.backends.triton.table import TILES
 
-    kernel, flags = {"attend": attend_kernel, "assemble": assemble_kernel}[name], (False, True)
-    depths = (4, 32, 64, 512) if name == "attend" else (None,)
-    for tile, S, C, D in product(TILES[name][layout], range(1, 9), (1, 100, 256), depths):
-        for extras, uneven, ragged, mixed, large in product((0, 1, 2), flags, flags, flags, flags):
-            V = 1 if uneven else neighbours(S, layout)
-            work = Work(S * S, 4096, C, D, V, layout, "points", extras, uneven, ragged, mixed, large)
-            if work.takes(tile) < 4:
-                meta = meta_of(tile, kernel, work, NVIDIA)
-                assert meta["U"] * meta["V"] >= S * S, work
-                assert meta["num_warps"] <= 32
+    work, tile = Work(64 * 64, 1, 256, 32, 1, T=32), TILES["attend"]["channels_last"][0]
+    meta = meta_of(tile, attend_kernel, work, NVIDIA)
+    assert (meta["U"], meta["sharing"], meta["cutting"]) == (256, 16, 4)
+    meta = meta_of(tile, attend_kernel, replace(work, times=16), NVIDIA)
+    assert (meta["sharing"], meta["cutting"]) == (8, 1)
+    meta = meta_of(tile, attend_kernel, replace(work, cells=256), NVIDIA)
+    assert (meta["sharing"], meta["cutting"]) == (1, 1)
 
 
 @pytest.mark.parametrize(
-    ("name", "layout", "shared"),
+    ("name", "layout", "in_turns"),
     [
         ("attend", "channels_last", ()),
-        ("attend", "planar", (13, 15)),
+        ("attend", "planar", ()),
         ("assemble", "channels_last", range(9, 16)),
         ("assemble", "planar", ()),
         ("points", "channels_last", range(12, 17)),
         ("points", "planar", range(12, 17)),
         ("assemble_weights", "channels_last", range(12, 17)),
         ("assemble_weights", "planar", range(12, 17)),
-        ("bias", "channels_last", range(9, 17)),
-        ("bias", "planar", range(9, 17)),
     ],
 )
-def test_where_programs_share_a_cell_in_the_usual_call(name: str, layout: str, shared: Sequence[int]) -> None:
-    """As docs/gpu.md has it, up to scale 16."""
+def test_where_a_cell_takes_several_turns_in_the_usual_call(name: str, layout: str, in_turns: Sequence[int]) -> None:
+    """As docs/gpu.md has it, up to scale 16; beyond, all do."""
     from sapa.backends.triton import assembly, backward, forward
     from sapa.backends.triton.fit import Work, meta_of, neighbours
     from sapa.backends.triton.table import TILES
 
     kernel = (vars(forward) | vars(backward) | vars(assembly))[f"{name}_kernel"]
-    tile, D, extras = TILES[name][layout][0], None if name.startswith("assemble") else 32, int(name == "bias")
-    works = {S: Work(S * S, 4096, 256, D, neighbours(S, layout), layout, extras=extras) for S in range(1, 17)}
+    tile, D, T = TILES[name][layout][0], None if name.startswith("assemble") else 32, 32 if name != "assemble" else None
+    works = {S: Work(S * S, 4096, 256, D, neighbours(S, layout), layout, T=T) for S in range(1, 17)}
     metas = {S: meta_of(tile, kernel, work, NVIDIA) for S, work in works.items()}
-    assert [S for S, meta in metas.items() if meta["U"] * meta["V"] < S * S] == [*shared]
+    assert [S for S, meta in metas.items() if meta["U"] * meta["V"] < S * S] == [*in_turns]
 
 
 @pytest.mark.parametrize(

@@ -60,13 +60,76 @@ def test_more_channels_than_a_tile(layout: str) -> None:
 
 @pytest.mark.parametrize(("size", "low"), [((11, 10), (2, 2)), ((8, 16), (1, 2)), ((6, 12), (2, 2))])
 def test_more_points_in_a_cell_than_a_program_holds(size: Size, low: Size, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cells that differ, V neighbours of a row together, and a part that is not full."""
+    """Cells that differ, V neighbours of a row together, and a part that is not full; programs share the cell."""
     from sapa.backends.triton import plan
     from sapa.backends.triton.table import Tile
 
     monkeypatch.setattr(plan, "INTERPRETED", Tile(16, 64, 64, 4))
     q, k, v, g = maps(2, 1, size, low, B=2)
     assert_equal_to_the_reference(q, k, v, g, None, (1, 3), "softmax", "mask")
+
+
+@pytest.mark.parametrize(("size", "low"), [((11, 10), (2, 2)), ((8, 16), (1, 2))])
+def test_one_program_takes_the_points_of_its_cells_in_turns(
+    size: Size, low: Size, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And all channels, in blocks: as where cells are many."""
+    from sapa.backends.triton import fit, plan
+    from sapa.backends.triton.table import Tile
+
+    monkeypatch.setattr(fit, "ENOUGH", 1)
+    monkeypatch.setattr(plan, "INTERPRETED", Tile(16, 2, 2, 4))
+    q, k, v, g = maps(3, 3, size, low)
+    assert_equal_to_the_reference(q, k, v, g, None, (1, 3), "softmax", "zero")
+    w = torch.randn(1, 3, *size, dtype=torch.float64)
+    torch.testing.assert_close(kernels.assemble(v, w, (1, 3), 1), reference.assemble(v, w, (1, 3), 1))
+    ours, expected = (backend.assemble_backward(g, v, w, (1, 3), 1) for backend in (kernels, reference))
+    torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize("normalize", ["softmax", "none"])
+def test_a_window_of_more_taps_than_are_gathered(normalize: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from triton.language import constexpr
+
+    from sapa.backends.triton import window
+
+    monkeypatch.setattr(window, "MOST_GATHERED", constexpr(8))
+    q, k, v, g = maps(2, 2, (4, 4), (2, 2))
+    assert_equal_to_the_reference(q, k, v, g, tables((4, 4), (3, 5)), (3, 5), normalize, "mask")
+
+
+@pytest.mark.parametrize("layout", ["channels_last", "planar"])
+@pytest.mark.parametrize(("scale", "C", "D"), [(2, 16, 32), (2, 320, 320), (5, 16, 32), (8, 64, 32), (20, 16, 32)])
+def test_what_a_program_needs_is_fetched_once(scale: int, C: int, D: int, layout: str) -> None:
+    """Of its queries each number is loaded once. A key or value of its window may be asked for again, by the next cell
+    or turn; then it is in the cache, even one of 64 bytes for each thread. In a cell that is held at once it is not.
+    """
+    from bench.gpu.loads import Call, loads_of
+
+    found = loads_of(Call("attend", layout, scale, C, D, low=(2, 4) if scale < 8 else (1, 2)))
+    assert list(found) == ["q", "k", "v"]
+    assert found["q"]["loads"] == found["q"]["numbers"] == D * scale**2 * (8 if scale < 8 else 2)
+    for name in "qkv":
+        assert found[name]["fetched"] == found[name]["sectors"], name
+    if scale in (5, 8):
+        assert all(found[name]["loads"] == found[name]["numbers"] for name in "kv")
+
+
+def test_backward_loads_gradients_and_queries_once() -> None:
+    from bench.gpu.loads import Call, loads_of
+
+    found = loads_of(Call("points", C=80, D=40, low=(1, 4)))
+    for name, C in (("g", 80), ("q", 40)):
+        assert found[name]["loads"] == found[name]["numbers"] == C * 16
+        assert found[name]["fetched"] == found[name]["sectors"]
+
+
+def test_a_cache_keeps_what_was_used_last() -> None:
+    import numpy as np
+
+    from bench.gpu.loads import misses
+
+    assert misses(np.array([1, 2, 1, 3, 1, 2]), 2).tolist() == [True, True, False, True, False, True]
 
 
 @pytest.mark.parametrize(("size", "low"), [((4, 8), (1, 2)), ((8, 16), (1, 2)), ((6, 12), (2, 2))])

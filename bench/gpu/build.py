@@ -33,7 +33,6 @@ KERNELS = {
     "points": backward.points_kernel,
     "values": backward.values_kernel,
     "keys": backward.keys_kernel,
-    "bias": backward.bias_kernel,
     "assemble_values": assembly.assemble_values_kernel,
     "assemble_weights": assembly.assemble_weights_kernel,
 }
@@ -53,7 +52,6 @@ class Problem:
     layout: str = "channels_last"
     q_layout: str | None = None  # where q does not lie as the other maps do
     has_bias: bool = False
-    axis: int = 0  # of the bias
     normalize: str = "softmax"
     border: str = "zero"
 
@@ -111,7 +109,7 @@ def build(name: str, place: int, problem: Problem, target: GPUTarget) -> Any:
     found: list[Any] = []
 
     def compile_only(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> None:
-        if kernel is KERNELS[name] and arguments.get("AXIS", problem.axis) == problem.axis:
+        if kernel is KERNELS[name]:
             found.append(kernel.run(grid=plan.programs, warmup=True, **arguments, **plan.candidates[place]))
 
     _call_with(compile_only, name, problem, target)
@@ -128,7 +126,7 @@ def launched(name: str, problem: Problem, target: str) -> Any:
         return spilled_bytes(compiled, target)
 
     def choose_only(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> None:
-        if kernel is KERNELS[name] and arguments.get("AXIS", problem.axis) == problem.axis:
+        if kernel is KERNELS[name]:
             choice.choose(kernel, plan, arguments)
 
     with patch.object(choice, "spills", spills):

@@ -16,12 +16,11 @@ ATTEND = {
         dtype="float16",
         layout=PLANAR,
         has_bias=True,
-        axis=1,
         normalize="sigmoid",
         border="mask",
     ),
     "A3": Problem(1, 4, 8, (1, 3), dtype="float64", layout=PLANAR, normalize="softplus"),
-    "A4": Problem(2048, 128, dtype="bfloat16", q_layout=PLANAR, axis=1, normalize="none", border="mask"),
+    "A4": Problem(2048, 128, dtype="bfloat16", q_layout=PLANAR, normalize="none", border="mask"),
     "A5": Problem(scale=1.5, layout=PLANAR),
 }
 ASSEMBLE = {
@@ -37,13 +36,12 @@ def problem(kernel: str, case: str) -> Problem:
     found = (ATTEND | ASSEMBLE)[case]
     if scale := OTHER_SCALES.get((kernel, case)):
         found = replace(found, scale=scale, low=(LARGE // scale, LARGE // scale))
-    # the gradients of a bias are made only where there is one
-    return replace(found, has_bias=True) if kernel == "bias" else found
+    return found
 
 
 def cases() -> Iterator[tuple[str, str]]:
     """Kernel and case."""
-    for kernel in ("attend", "points", "values", "keys", "bias"):
+    for kernel in ("attend", "points", "values", "keys"):
         yield from ((kernel, case) for case in ATTEND)
     for kernel in ("assemble", "assemble_values", "assemble_weights"):
         yield from ((kernel, case) for case in ASSEMBLE)

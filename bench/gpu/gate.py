@@ -30,14 +30,15 @@ def tiles() -> Iterator[Build]:
     """The table of tiles, in float32 at scale 2; and, where most of the time goes, half types, depth, larger scales."""
     for name, formats in TILES.items():
         for layout, choices in formats.items():
-            problem = Problem(layout=layout, has_bias=name == "bias")
+            problem = Problem(layout=layout)
             yield from (Build(name, problem, place) for place in range(len(choices)))
     yield Build("attend", Problem(dtype="bfloat16"))
-    yield Build("attend", Problem(D=256))
+    yield from (Build(name, Problem(D=256)) for name in ("attend", "points"))
+    yield Build("points", Problem(has_bias=True))
     yield from (Build(name, Problem(scale=4, layout="planar")) for name in ("attend", "points"))
     for layout in ("channels_last", "planar"):
         yield from (Build(name, Problem(scale=8, layout=layout)) for name in ("attend", "points"))
-        yield Build("attend", Problem(scale=16, layout=layout))
+        yield from (Build("attend", Problem(scale=scale, layout=layout)) for scale in (16, 32))
 
 
 def cases() -> Iterator[Build]:
@@ -49,7 +50,8 @@ def row(one: Build, target: str) -> dict[str, Any]:
     compiled = build(one.kernel, one.place, problem, TARGETS[target])
     found = asdict(inspect(compiled, target))
     head = {"kernel": one.kernel, "case": one.case, "layout": problem.layout, "dtype": problem.dtype}
-    head |= {"scale": problem.scale, "D": problem.D, "target": target, "holds": holds(compiled)}
+    head |= {"scale": problem.scale, "D": problem.D, "bias": problem.has_bias}
+    head |= {"target": target, "holds": holds(compiled)}
     # JSON knows no other keys than strings
     counts = {way: {str(width): n for width, n in sorted(found[way].items())} for way in ("loads", "stores")}
     return head | found | counts

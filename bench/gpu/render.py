@@ -25,7 +25,7 @@ def kernels(found: dict[str, Any]) -> str:
         if row["case"]:
             continue
         notes = [row["dtype"]] * (row["dtype"] != "float32") + [f"scale {row['scale']}"] * (row["scale"] != 2)
-        notes += [f"D = {row['D']}"] * (row["D"] != Problem.D)
+        notes += [f"D = {row['D']}"] * (row["D"] != Problem.D) + ["with a bias"] * row["bias"]
         held = row["holds"]
         head = (
             *(", ".join([f"`{row['kernel']}`", *notes]), row["layout"]),
@@ -79,16 +79,16 @@ def meaning_of(problem: Problem) -> str:
 
 def traffic() -> str:
     rows = []
-    tiles = {kernel: TILES[kernel]["channels_last"][0] for kernel in ("attend", "points", "values", "keys")}
+    tiles = {kernel: TILES[kernel]["channels_last"][0] for kernel in ("values", "keys")}
     for name, shape in SHAPES.items():
         ways = {
             "forward": (
-                *(model.forward_bytes(shape), model.flops(shape), model.executed(shape, tiles["attend"])),
+                *(model.forward_bytes(shape), model.flops(shape), model.flops(shape)),
                 *(model.official_forward_bytes(shape), 0),
             ),
             "backward": (
                 *(model.backward_bytes(shape), model.backward_flops(shape)),
-                model.executed_backward(shape, tiles["points"], tiles["values"], tiles["keys"]),
+                model.executed_backward(shape, **tiles),
                 *(model.official_backward_bytes(shape), model.official_atomics(shape)),
             ),
         }
@@ -111,6 +111,19 @@ def host(found: dict[str, Any]) -> str:
     return table(head, rows) + f"\nProcessor: {found['machine']['processor']}.\n"
 
 
+def loads(found: dict[str, Any]) -> str:
+    """Of each map: how often a program loads a number, and how often a cache fetches it."""
+    rows = []
+    for call in found["calls"]:
+        ratios = {
+            name: f"{number(one['loads'] / one['numbers'])} / {number(one['fetched'] / one['sectors'])}"
+            for name, one in call["maps"].items()
+        }
+        sizes = [str(call[key]) for key in ("scale", "C", "D")]
+        rows.append([f"`{call['kernel']}`", call["layout"], *sizes, *(ratios.get(name, "") for name in "qkvg")])
+    return table(["kernel", "format", "scale", "C", "D", "q", "k", "v", "g"], rows)
+
+
 def sample(found: dict[str, Any]) -> str:
     kept = ", ".join(
         f"`{row['kernel']}` for {row['target']}, {row['taken']} bytes" for row in found["spilling"] if row["taken"]
@@ -128,4 +141,5 @@ def page() -> str:
     """docs/gpu.md as it should be."""
     found = json.loads(RESULTS.read_text())
     sections = {"kernels": kernels(found), "cases": cases(found), "host": host(found), "traffic": traffic()}
-    return report.filled(PAGE, "gpu", sections | {"sample": sample(report.load("gpu_sample"))})
+    sections |= {"sample": sample(report.load("gpu_sample")), "loads": loads(report.load("gpu_loads"))}
+    return report.filled(PAGE, "gpu", sections)

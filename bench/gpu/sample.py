@@ -34,8 +34,7 @@ def draw(random: Random) -> tuple[str, Problem, str]:
         dtype=random.choice(["float32", "float32", "bfloat16", "float16", "float64"]),
         layout=random.choice(LAYOUTS),
         q_layout=random.choice([None, None, None, *LAYOUTS]),
-        has_bias=kernel == "bias" or random.random() < 0.4,
-        axis=random.choice([0, 1]),
+        has_bias=random.random() < 0.4,
         normalize=random.choice(["softmax", "softmax", "relu", "sigmoid", "softplus", "none"]),
         border=random.choice(["zero", "mask"]),
     )

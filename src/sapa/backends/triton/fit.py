@@ -15,8 +15,8 @@ Meta = dict[str, Any]
 ALIGNED = 16  # numbers; Triton asks no more of a size or a stride than to be a multiple
 MOST_NEIGHBOURS = 4  # points of a row in one load: 16 bytes of float32
 MOST_POINTS = 2  # of a thread, where channels are few
-QUERIES = 8  # numbers of them that a thread holds
-MOST_EMBEDDING = 256  # channels of a query that is held whole
+OF_WINDOWS = 8  # numbers that a thread holds, where a program holds whole windows
+ENOUGH = 2**17  # threads, about as many as a large GPU runs at once: up to there, programs share their cells
 AT_ONCE = 16  # points of a cell that a program of low-res points takes in one turn
 ALL_REGISTERS = 65536  # of a multiprocessor; a program may take them all
 MOST_OF_A_CELL = 256  # points that one program holds
@@ -40,11 +40,13 @@ class Work:
     is_mixed: bool = False  # some maps are planar, some channels_last
     is_large: bool = False  # offsets of 64 bits
     is_double: bool = False
+    T: int | None = None  # taps of a window, to a power of two, where a program holds whole windows
+    times: int = 1  # samples and groups
 
     def takes(self, tile: Tile) -> int:
         """How many things of this call take registers; offsets that are wider, or of two kinds, count twice."""
         found = self.extras + 2 * (self.is_mixed + self.is_large) + (self.C % ALIGNED != 0)
-        return found if self.D is None else found + self.is_ragged + (self.D > tile.BD)
+        return found if self.D is None else found + self.is_ragged + (self.D > tile.BD and self.T is None)
 
     @property
     def is_regular(self) -> bool:
@@ -76,36 +78,41 @@ def meta_of(tile: Tile, kernel: Any, work: Work, target: GPUTarget | None) -> Me
     halved = 0 if work.is_double or target is None else halvings(tile, work, spare)
     held = max(1, min(spare * tile.points, max(tile.points, MOST_POINTS * 32 * tile.warps)) >> halved)
     cell = min(MOST_OF_A_CELL, triton.next_power_of_2(work.phases // work.V) * work.V)
-    warps = tile.warps
+    warps, most_warps = tile.warps, ALL_REGISTERS // (32 * tile.registers) // (1 + work.is_double)
+    windows = held
+    if work.T is not None and target is not None:
+        warps = min(most_warps, max(warps, work.T // (32 * OF_WINDOWS)))
+        windows = max(1, 32 * OF_WINDOWS * warps // work.T)
+        held = min(held, windows)
     if work.owns == "cells":
         cell = min(cell, max(work.V, AT_ONCE >> halved))
     elif target is not None:
-        most_warps = ALL_REGISTERS // (32 * tile.registers) // (1 + work.is_double)
         more = max(1, min(cell // held, most_warps // warps))
-        fewer = max(1, min(cell // (held * more), most_cuts(tile, work)))
+        fewer = max(1, min(cell // (held * more), windows // held, most_cuts(tile, work)))
         held, warps, BC = held * more * fewer, warps * more, min(BC, tile.BC // fewer)
-        warps, BD = room_for_queries(held, warps, most_warps, BD, tile, work)
     U = max(1, min(held, cell) // work.V)
     N = min(max(1, held // (U * work.V)), triton.next_power_of_2(work.cells))
     found = {"U": U, "V": work.V, "N": N, "BC": BC, "BD": BD}
+    found |= shares(work, ceil(work.phases, U * work.V), ceil(work.cells, N) * work.times, BC, warps)
     found |= {"ONE_C": work.C <= BC, "ONE_D": work.D is not None and work.D <= BD}
     options = options_of(warps, tile.registers, target)
     return {key: value for key, value in found.items() if key in kernel.arg_names} | options
 
 
-def room_for_queries(held: int, warps: int, most_warps: int, BD: int, tile: Tile, work: Work) -> tuple[int, int]:
-    """Threads enough to keep deep queries in registers over all taps, where nothing else takes registers."""
-    if work.D is None or work.D <= tile.BD or tile.registers > FORWARD or work.is_double:
-        return warps, BD
-    whole, is_alone = triton.next_power_of_2(work.D), work.layout == "planar" and work.V == 1
-    needed = max(warps, held * whole // (QUERIES * 32))
-    if whole > MOST_EMBEDDING or needed > most_warps or work.takes(tile) > 1 or is_alone or work.phases == 1:
-        return warps, BD
-    return needed, whole
+def shares(work: Work, turns: int, blocks: int, BC: int, warps: int) -> Meta:
+    """How many programs share the turns of a block of cells, and how many its channels, each with scores of its own."""
+    wanted = ceil(ENOUGH, 32 * warps)
+    sharing = min(turns, ceil(wanted, blocks))
+    return {"sharing": sharing, "cutting": min(ceil(work.C, BC), ceil(wanted, blocks * sharing))}
+
+
+def ceil(n: int, size: int) -> int:
+    # not triton.cdiv, which takes longer than all else here
+    return -(-n // size)
 
 
 def most_cuts(tile: Tile, work: Work) -> int:
-    """By how much fewer a block's channels may be so that it holds a whole cell: each block makes the scores again."""
+    """By how much fewer a block's channels may be so that a program holds a whole cell at once."""
     if tile.registers > FORWARD or work.is_double:
         return 1
     return max(1, tile.BC // (16 if work.is_regular else 32))
@@ -119,20 +126,21 @@ def one_number_a_thread(tile: Tile) -> Tile:
 
 def halvings(tile: Tile, work: Work, spare: int) -> int:
     """How often the points of a program are halved, as a call needs more registers for each. Found by compiling."""
-    crowd = work.takes(tile) - (tile.registers > FORWARD)
-    if work.D is None and tile.registers == FORWARD:
-        return halvings_of_weights(work, crowd)
-    shape = 0 if work.is_regular and (work.is_full or crowd <= 0) else tile.irregular
-    if work.phases == 1:
-        shape = max(1, shape) + work.is_uneven
-    return shape + (crowd > 0) + (crowd > 3) + (crowd > 0 and spare > 1)
+    takes, is_forward = work.takes(tile), tile.registers == FORWARD
+    if work.T is not None:
+        is_scattered = work.is_uneven and work.layout == "planar"
+        return int(is_forward and (takes > 1 or work.phases == 1 or is_scattered))
+    if is_forward:
+        return halvings_of_weights(work, takes)
+    alone = 1 + work.is_uneven if work.phases == 1 else 0
+    return alone + (takes > 1) + (takes > 4) + (takes > 1 and spare > 1)
 
 
-def halvings_of_weights(work: Work, crowd: int) -> int:
+def halvings_of_weights(work: Work, takes: int) -> int:
     """For `assemble`, which loads a weight for each point, at an address of its own where cells are not regular."""
     if work.layout == "planar":
         return 0 if work.is_regular else 1
-    return (work.phases > 4) + (crowd > 0) if work.is_regular else 3
+    return (work.phases > 4) + (takes > 0) if work.is_regular else 3
 
 
 def options_of(warps: int, registers: int, target: GPUTarget | None) -> Meta:

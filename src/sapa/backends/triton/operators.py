@@ -20,7 +20,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, norma
         {"out": y, "q": q, "k": k, "v": v},
         sizes=sizes_of("attend", q, kernel_size, k=k),
         owns="points",
-        cut="BC",
+        cut=None,
         C=C,
         D=D,
         NORMALIZE=normalize,
@@ -37,19 +37,18 @@ def attend_backward(
     dq, dk, dv = (empty(tuple(x.shape), x) for x in (q, k, v))
     # peak, one over the sum, and delta of each point
     state = torch.empty((len(q), 3, *size_of(q)), dtype=_wide(v), device=v.device)
+    parts = None if bias is None else state.new_empty((len(q), sum(kernel_size), *size_of(q)))
     options = {"C": C, "D": D, "NORMALIZE": normalize, "BORDER": border, "state": state, **_tables(bias, v)}
     run = partial(launch, sizes=sizes_of("attend", q, kernel_size, k=k), **options)
 
     maps = {"g": g, "q": q, "k": k, "v": v}
-    run("points", backward.points_kernel, {"dq": dq, **maps}, owns="points", cut="BD")
+    run("points", backward.points_kernel, {"dq": dq, **maps}, owns="points", parts=parts)
     run("values", backward.values_kernel, {"dv": dv, "g": g, "q": q, "k": k}, owns="cells", cut="BC")
     run("keys", backward.keys_kernel, {"dk": dk, **maps}, owns="cells", cut="BD")
-    grads = [dq, dk, dv]
-    for axis, table in enumerate(bias or ()):
-        parts = state.new_empty((len(q), table.shape[1], *size_of(q)))  # [B, Kh, H, W], then [B, Kw, H, W]
-        run("bias", backward.bias_kernel, maps, owns="points", parts=parts, AXIS=axis)
-        grads.append(parts.sum((0, 3 - axis)).T.to(table.dtype).contiguous())
-    return grads
+    if bias is None or parts is None:
+        return [dq, dk, dv]
+    sums = [one.sum((0, 3 - axis)).T for axis, one in enumerate(parts.split(kernel_size, 1))]  # [H, Kh], [W, Kw]
+    return [dq, dk, dv, *(one.to(table.dtype).contiguous() for one, table in zip(sums, bias, strict=True))]
 
 
 def assemble(v: Tensor, w: Tensor, kernel_size: Size, groups: int) -> Tensor:

@@ -6,11 +6,12 @@ from functools import partial
 from typing import Any
 
 import torch
+import triton
 import triton.language as tl
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
 
-from sapa.backends.triton.fit import ALIGNED, Meta, Sizes, Work, meta_of, neighbours, steps
+from sapa.backends.triton.fit import ALIGNED, Meta, Sizes, Work, ceil, meta_of, neighbours, steps
 from sapa.backends.triton.table import INTERPRETED, TILES
 from sapa.geometry import memory_format
 
@@ -43,6 +44,7 @@ def plan_of(
     layouts = ["channels_last" if memory_format(x) is torch.channels_last else "planar" for x in maps.values()]
     is_large, is_double = needs_int64([*maps.values(), *arguments.values()], sizes), main.dtype == torch.float64
     (H, W, low_h, low_w), (SY, SX) = sizes[:4], steps(sizes)
+    times = len(main) * arguments.get("G", 1)
     work = Work(
         *(ceil(H, low_h) * ceil(W, low_w), low_h * low_w, C, D, neighbours(SX, layouts[0]), layouts[0], owns),
         extras=(arguments.get("rows") is not None) + (arguments.get("NORMALIZE") == "softplus"),
@@ -51,25 +53,23 @@ def plan_of(
         is_mixed=len(set(layouts)) > 1,
         is_large=is_large,
         is_double=is_double,
+        T=triton.next_power_of_2(sizes[4] * sizes[5]) if "T" in kernel.arg_names else None,
+        times=times,
     )
     tiles = (INTERPRETED,) if target is None else TILES[name][layouts[0]]
     metas = [meta_of(tile, kernel, work, target) for tile in tiles]
     constants = {f"{name}_strides": x.stride() for name, x in maps.items()} | {"sizes": sizes, "SY": SY, "SX": SX}
+    constants |= {} if work.T is None else {"T": work.T}
     constants |= {"INDEX": tl.int64 if is_large else tl.int32, "ACC": tl.float64 if is_double else tl.float32}
-    count = {None: 1, "BC": C, "BD": D}[cut]
-    programs = partial(programs_of, work, len(main) * arguments.get("G", 1), count, cut)
+    count = arguments["D"] if cut == "BD" else C
+    programs = partial(programs_of, work, count, cut)
     return Plan([meta for n, meta in enumerate(metas) if meta not in metas[:n]], constants, programs)
 
 
-def programs_of(work: Work, times: int, channels: int, cut: str | None, meta: Meta) -> tuple[int]:
-    """For each sample and group, blocks of cells, parts of a cell, and the blocks that its channels are cut into."""
-    parts = ceil(work.phases // work.V, meta["U"]) if work.owns == "points" else 1
-    return (times * ceil(work.cells, meta["N"]) * parts * ceil(channels, meta[cut] if cut else 1),)
-
-
-def ceil(n: int, size: int) -> int:
-    # not triton.cdiv, which takes longer than all else here
-    return -(-n // size)
+def programs_of(work: Work, channels: int, cut: str | None, meta: Meta) -> tuple[int]:
+    """For each sample and group, blocks of cells, those that share one, and those that its channels are cut into."""
+    shared = meta.get("sharing", 1) * meta.get("cutting", 1)
+    return (work.times * ceil(work.cells, meta["N"]) * shared * (ceil(channels, meta[cut]) if cut else 1),)
 
 
 def needs_int64(maps: list[Any], sizes: Sizes) -> bool:

@@ -68,25 +68,6 @@ def slope(s, w, inverse, NORMALIZE: tl.constexpr):
 
 
 @triton.jit
-def nothing_yet(x, ACC: tl.constexpr):
-    """The largest score and the sum of f(s) of each point before its first tap: [U, N, V] each."""
-    # finite, so that a point all of whose taps are left out gets weights of 0 rather than of inf - inf
-    peak = tl.full(x.shape, -1.7976931348623157e308 if tl.float64 == ACC else -3.4028234663852886e38, ACC)
-    return peak, tl.zeros(x.shape, ACC)
-
-
-@triton.jit
-def add_tap(s, peak, mass, NORMALIZE: tl.constexpr):
-    """f(s) of one more tap, the largest score and the sum with it, and by what a higher peak shrinks earlier f."""
-    higher, shrink = peak, tl.full(mass.shape, 1, mass.dtype)
-    if NORMALIZE == "softmax":
-        higher = tl.maximum(peak, s)
-        shrink = tl.exp(peak - higher)
-    f = activation(s, higher, NORMALIZE)
-    return f, higher, mass * shrink + f, shrink
-
-
-@triton.jit
 def one_over(mass, NORMALIZE: tl.constexpr):
     """What f(s) is multiplied with to make a weight."""
     if NORMALIZE == "softmax":

@@ -24,25 +24,23 @@ class Tile:
     BD: int
     warps: int
     registers: int = BACKWARD
-    irregular: int = 0  # how often its points are halved where those of a cell do not follow from one another
 
 
 TILES: dict[str, dict[str, tuple[Tile, ...]]] = {
     "attend": {
-        "channels_last": (Tile(16, 128, 32, 4, FORWARD), Tile(32, 128, 32, 8, FORWARD)),
-        "planar": (Tile(32, 32, 32, 4, FORWARD, 1),),
+        "channels_last": (Tile(16, 128, 64, 4, FORWARD), Tile(32, 128, 64, 8, FORWARD)),
+        "planar": (Tile(32, 32, 32, 4, FORWARD),),
     },
     "assemble": {
         "channels_last": (Tile(64, 32, 32, 4, FORWARD),),
         # two points for a thread, so that it loads their weights at once
         "planar": (Tile(128, 8, 32, 2, FORWARD),),
     },
-    "points": {"channels_last": (Tile(32, 32, 32, 4),), "planar": (Tile(32, 16, 32, 4),)},
+    "points": {"channels_last": (Tile(32, 64, 64, 4),), "planar": (Tile(32, 32, 64, 4),)},
     "values": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
     "keys": {"channels_last": (Tile(32, 32, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
-    "bias": {"channels_last": (Tile(32, 32, 32, 4, irregular=1),), "planar": (Tile(16, 16, 32, 4),)},
     "assemble_values": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
-    "assemble_weights": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
+    "assemble_weights": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 64, 32, 4),)},
 }
 # the interpreter takes its time for each program, not for each point
 INTERPRETED = Tile(512, 64, 64, 4)

@@ -36,7 +36,7 @@ def cells(number, sizes, N: tl.constexpr, INDEX: tl.constexpr):
 
 @triton.jit
 def turns(sizes, SY: tl.constexpr, SX: tl.constexpr, U: tl.constexpr, V: tl.constexpr):
-    """How many programs, or turns of a loop, the points of a cell are for: some have fewer where cells differ."""
+    """How many turns the points of a cell are for: some have fewer where cells differ."""
     if SX > 0:
         found = tl.cdiv(SY * (SX // V), U)
     else:
@@ -65,16 +65,12 @@ def points(i, j, is_cell, part, sizes, SY: tl.constexpr, SX: tl.constexpr, U: tl
 
 
 @triton.jit
-def block_of_points(
-    number, sizes, SY: tl.constexpr, SX: tl.constexpr, U: tl.constexpr, V: tl.constexpr, N: tl.constexpr,
-    INDEX: tl.constexpr,
-):  # fmt: skip
-    """Batch, cells [N] and points of a program that holds high-res points."""
-    number, part = split(number, turns(sizes, SY, SX, U, V))
+def block_of_cells(number, sizes, sharing, N: tl.constexpr, INDEX: tl.constexpr):
+    """Batch and cells [N] of a program, and the first of its turns; those that share these cells take the others."""
+    number, turn = split(number, sharing)
     b, block = split(number, tl.cdiv(sizes[2] * sizes[3], N))
     i, j, is_cell = cells(block, sizes, N, INDEX)
-    y, x, is_point = points(i, j, is_cell, part, sizes, SY, SX, U, V)
-    return b.to(tl.int64), i, j, y, x, is_point
+    return b.to(tl.int64), i, j, is_cell, turn
 
 
 @triton.jit

@@ -1,0 +1,133 @@
+"""What programs load, number by number, as Triton's interpreter runs them: how often each, and what a cache fetches.
+
+A number that several taps or turns of a program ask for is in the first-level cache of its multiprocessor, if that is
+large enough. So the loads of each program go through a cache that keeps what was used last, of SHARE bytes for each
+thread. An A100 has 192 where half of its threads are there, of which shared memory takes 64 at most.
+`python -m bench.gpu.loads` writes bench/results/gpu_loads.json, from which docs/gpu.md tells. A minute.
+"""
+
+import os
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+from unittest.mock import patch
+
+os.environ["TRITON_INTERPRET"] = "1"  # kernels are interpreted if it is there when they are imported
+
+import numpy as np
+import torch
+from rich.progress import track
+from torch import Tensor
+from triton.backends.compiler import GPUTarget
+from triton.runtime.interpreter import interpreter_builder as builder
+
+from bench import report
+from sapa.backends.triton import backward, fit, forward, launch, operators
+from sapa.geometry import Size
+
+SHARE = 64
+SECTOR = 32  # bytes that a cache fetches at once
+KERNELS = {"attend": forward.attend_kernel, "points": backward.points_kernel}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One of `attend`, or of its backward pass, told by a kernel it launches; B = 1, float32, softmax."""
+
+    kernel: str
+    layout: str = "channels_last"
+    scale: int = 2
+    C: int = 256
+    D: int = 32
+    low: Size = (4, 16)
+    kernel_size: Size = (5, 5)
+
+    def maps(self) -> dict[str, Tensor]:
+        high = self.low[0] * self.scale, self.low[1] * self.scale
+        sizes = {"q": (self.D, high), "k": (self.D, self.low), "v": (self.C, self.low), "g": (self.C, high)}
+        order = torch.channels_last if self.layout == "channels_last" else torch.contiguous_format
+        return {name: torch.zeros(1, C, *size).contiguous(memory_format=order) for name, (C, size) in sizes.items()}
+
+    def run(self, maps: dict[str, Tensor]) -> None:
+        q, k, v, g = maps.values()
+        window = (None, self.kernel_size, "softmax", "zero")
+        if self.kernel == "attend":
+            operators.attend(q, k, v, *window)
+        else:
+            operators.attend_backward(g, q, k, v, *window)
+
+
+def loads_of(call: Call) -> dict[str, dict[str, int]]:
+    """For each map that is read, summed over programs: loads, numbers they are of, sectors, and fetches of these."""
+    maps, programs = call.maps(), list[list[np.ndarray]]()
+    with _recorded(call.kernel, programs) as metas:
+        call.run(maps)
+    (meta,), found = metas, {name: Counter[str]() for name in maps}
+    for addresses in programs:
+        places = np.concatenate(addresses)
+        missed = misses(places // SECTOR, SHARE * 32 * meta["num_warps"] // SECTOR)
+        for name, x in maps.items():
+            is_of = (places >= x.data_ptr()) & (places < x.data_ptr() + x.nbytes)
+            numbers, sectors = np.unique(places[is_of]), np.unique(places[is_of] // SECTOR)
+            found[name].update(loads=int(is_of.sum()), numbers=len(numbers))
+            found[name].update(sectors=len(sectors), fetched=int((missed & is_of).sum()))
+    return {name: dict(count) for name, count in found.items() if count["loads"]}
+
+
+def misses(sectors: np.ndarray, capacity: int) -> np.ndarray:
+    """Which of these are not in a cache for so many of them, which keeps those that were used last."""
+    kept, missed = OrderedDict[int, None](), np.zeros(len(sectors), bool)
+    for n, sector in enumerate(sectors.tolist()):
+        missed[n] = sector not in kept
+        kept[sector] = None
+        kept.move_to_end(sector)
+        if len(kept) > capacity:
+            kept.popitem(last=False)
+    return missed
+
+
+@contextmanager
+def _recorded(kernel: str, programs: list[list[np.ndarray]]) -> Iterator[list[dict[str, Any]]]:
+    """Runs one kernel alone, with the tile of an A100 and no program to share cells with; keeps what each one loads."""
+    metas, load, begin = list[dict[str, Any]](), builder.create_masked_load, builder.set_grid_idx
+
+    def choose(one: Any, plan: Any, arguments: Any) -> dict[str, Any]:
+        if one is KERNELS[kernel]:
+            metas.append(plan.candidates[0])
+        return plan.candidates[0]
+
+    def run(one: Any, plan: Any, arguments: Any, run: Any = launch.run) -> None:
+        if one is KERNELS[kernel]:
+            run(one, plan, arguments)
+
+    def note(pointers: Any, mask: Any, *rest: Any) -> Any:
+        programs[-1].append(pointers.data[mask.data].ravel().astype(np.int64))
+        return load(pointers, mask, *rest)
+
+    def begin_program(*place: int) -> None:
+        programs.append([])
+        begin(*place)
+
+    a100 = GPUTarget("cuda", 80, 32)
+    with (
+        patch.multiple(launch, choose=choose, run=run, current_target=lambda: a100, _plans={}),
+        patch.multiple(builder, create_masked_load=note, set_grid_idx=begin_program),
+        patch.object(fit, "ENOUGH", 1),
+    ):
+        yield metas
+
+
+CALLS = [
+    *(Call("attend", layout, low=(4, 16)) for layout in ("channels_last", "planar")),
+    Call("attend", D=512, low=(2, 8)),
+    *(Call("attend", layout, scale, 64, low=(1, 2)) for scale in (8, 16, 32) for layout in ("channels_last", "planar")),
+    Call("points", low=(2, 8)),
+    Call("points", scale=16, C=64, low=(1, 1)),
+]
+
+if __name__ == "__main__":
+    head = report.begin(0, quick=False)
+    rows = [asdict(call) | {"maps": loads_of(call)} for call in track(CALLS, "running")]
+    print(report.save("gpu_loads", head | {"share": SHARE, "calls": rows}))

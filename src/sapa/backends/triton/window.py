@@ -1,0 +1,77 @@
+"""Inside the kernels: whole windows of points, [U, N, V, T], with T taps: as many as there are, to a power of two.
+
+All taps are made for one block of channels before the next. So each number of a query is loaded once, however deep it
+is; and weights are made once for all channels of the values. A tap that the window does not have scores -inf.
+"""
+
+import triton
+import triton.language as tl
+
+from sapa.backends.triton.maps import inner, load_high, load_low
+from sapa.backends.triton.scores import activation, one_over
+from sapa.backends.triton.tiles import channels, is_inside, split
+
+MOST_GATHERED = tl.constexpr(128)  # taps: of more, the compiler makes too many steps
+
+
+@triton.jit
+def taps(sizes, T: tl.constexpr):
+    """Row and column of each tap in the window, and whether it is one: [T] each."""
+    t = tl.arange(0, T)
+    ty, tx = split(t, sizes[5])
+    return ty, tx, t < sizes[4] * sizes[5]
+
+
+@triton.jit
+def tap_of(window, number):
+    """One tap of each window: [U, N, V]."""
+    if window.shape[3] > MOST_GATHERED:
+        found = tl.sum(tl.where(tl.arange(0, window.shape[3]) == number, window, 0), 3)
+    else:
+        place = tl.full([window.shape[0], window.shape[1], window.shape[2], 1], 0, tl.int32) + number
+        found = tl.reshape(tl.gather(window, place, 3), [window.shape[0], window.shape[1], window.shape[2]])
+    return found
+
+
+@triton.jit
+def products(
+    a, a_strides, y, x, is_point, b, b_strides, i, j, C, sizes,
+    T: tl.constexpr, BC: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """<a[p], b[c(p) + t]> over all channels for all taps, of points [U, N, V] in cells [N]."""
+    t = tl.arange(0, T)
+    total = tl.zeros([x.shape[0], x.shape[1], x.shape[2], T], ACC)
+    for n in range(tl.cdiv(C, BC)):
+        c, is_channel = channels(n, C, BC, INDEX)
+        pull = load_high(a, a_strides, c, is_channel, y, x, is_point, ACC)
+        for ty in range(sizes[4]):
+            for tx in range(sizes[5]):
+                r, s = i + ty - sizes[4] // 2, j + tx - sizes[5] // 2
+                found = inner(pull, load_low(b, b_strides, c, is_channel, r, s, is_inside(r, s, sizes), ACC))
+                total += tl.where(t == ty * sizes[5] + tx, tl.expand_dims(found, 3), 0)
+    return total
+
+
+@triton.jit
+def weights(
+    q, q_strides, y, x, is_point, k, k_strides, i, j, rows, columns, D, sizes,
+    T: tl.constexpr, BD: tl.constexpr,
+    NORMALIZE: tl.constexpr, BORDER: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """Scores and weights of whole windows, the largest score, and one over the sum of f(s) of each point."""
+    ty, tx, is_tap = taps(sizes, T)
+    s = products(q, q_strides, y, x, is_point, k, k_strides, i, j, D, sizes, T, BD, INDEX, ACC)
+    if rows is not None:
+        there = is_point[:, :, :, None] & is_tap
+        s += tl.load(rows + (y * sizes[4])[:, :, :, None] + ty, mask=there, other=0)
+        s += tl.load(columns + (x * sizes[5])[:, :, :, None] + tx, mask=there, other=0)
+    is_there = is_tap[None, :]
+    if BORDER == "mask":
+        r, c = i[:, None] + (ty - sizes[4] // 2)[None, :], j[:, None] + (tx - sizes[5] // 2)[None, :]
+        is_there &= is_inside(r, c, sizes)
+    s = tl.where(is_there[None, :, None, :], s, float("-inf"))
+    # finite, so that a point all of whose taps are left out gets weights of 0 rather than of inf - inf
+    peak = tl.maximum(tl.max(s, 3), -1.7976931348623157e308 if tl.float64 == ACC else -3.4028234663852886e38)
+    f = activation(s, peak[:, :, :, None], NORMALIZE)
+    inverse = one_over(tl.sum(f, 3), NORMALIZE)
+    return s, f * inverse[:, :, :, None], peak, inverse

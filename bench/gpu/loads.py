@@ -2,8 +2,8 @@
 
 A number that several taps or turns of a program ask for is in the first-level cache of its multiprocessor, if that is
 large enough. So the loads of each program go through a cache that keeps what was used last, of SHARE bytes for each
-thread. An A100 has 192 where half of its threads are there, of which shared memory takes 64 at most.
-`python -m bench.gpu.loads` writes bench/results/gpu_loads.json, from which docs/gpu.md tells. A minute.
+thread: where half of its threads are there, an MI300 has 32, and an A100 192, of which shared memory takes 64 at most.
+`python -m bench.gpu.loads` writes bench/results/gpu_loads.json, from which docs/gpu.md tells. Two minutes.
 """
 
 import os
@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from rich.progress import track
 from torch import Tensor
+from triton._C.libtriton.ir import CACHE_MODIFIER
 from triton.backends.compiler import GPUTarget
 from triton.runtime.interpreter import interpreter_builder as builder
 
@@ -27,8 +28,10 @@ from bench import report
 from sapa.backends.triton import backward, fit, forward, launch, operators
 from sapa.geometry import Size
 
-SHARE = 64
+Loads = tuple[np.ndarray, np.ndarray]  # addresses, and whether the first-level cache keeps them
+SHARE = 32
 SECTOR = 32  # bytes that a cache fetches at once
+LAYOUTS = ("channels_last", "planar")
 KERNELS = {"attend": forward.attend_kernel, "points": backward.points_kernel}
 
 
@@ -61,13 +64,13 @@ class Call:
 
 def loads_of(call: Call) -> dict[str, dict[str, int]]:
     """For each map that is read, summed over programs: loads, numbers they are of, sectors, and fetches of these."""
-    maps, programs = call.maps(), list[list[np.ndarray]]()
+    maps, programs = call.maps(), list[list[Loads]]()
     with _recorded(call.kernel, programs) as metas:
         call.run(maps)
     (meta,), found = metas, {name: Counter[str]() for name in maps}
-    for addresses in programs:
-        places = np.concatenate(addresses)
-        missed = misses(places // SECTOR, SHARE * 32 * meta["num_warps"] // SECTOR)
+    for loads in programs:
+        places, is_kept = (np.concatenate(one) for one in zip(*loads, strict=True))
+        missed = misses(places // SECTOR, is_kept, SHARE * 32 * meta["num_warps"] // SECTOR)
         for name, x in maps.items():
             is_of = (places >= x.data_ptr()) & (places < x.data_ptr() + x.nbytes)
             numbers, sectors = np.unique(places[is_of]), np.unique(places[is_of] // SECTOR)
@@ -76,20 +79,23 @@ def loads_of(call: Call) -> dict[str, dict[str, int]]:
     return {name: dict(count) for name, count in found.items() if count["loads"]}
 
 
-def misses(sectors: np.ndarray, capacity: int) -> np.ndarray:
+def misses(sectors: np.ndarray, is_kept: np.ndarray, capacity: int) -> np.ndarray:
     """Which of these are not in a cache for so many of them, which keeps those that were used last."""
-    kept, missed = OrderedDict[int, None](), np.zeros(len(sectors), bool)
-    for n, sector in enumerate(sectors.tolist()):
-        missed[n] = sector not in kept
-        kept[sector] = None
-        kept.move_to_end(sector)
+    kept, missed, last = OrderedDict[int, None](), np.zeros(len(sectors), bool), -1
+    for n, (sector, to_keep) in enumerate(zip(sectors.tolist(), is_kept.tolist(), strict=True)):
+        # neighbours in one load are fetched together
+        missed[n] = sector not in kept and sector != last
+        last = sector
+        if to_keep:
+            kept[sector] = None
+            kept.move_to_end(sector)
         if len(kept) > capacity:
             kept.popitem(last=False)
     return missed
 
 
 @contextmanager
-def _recorded(kernel: str, programs: list[list[np.ndarray]]) -> Iterator[list[dict[str, Any]]]:
+def _recorded(kernel: str, programs: list[list[Loads]]) -> Iterator[list[dict[str, Any]]]:
     """Runs one kernel alone, with the tile of an A100 and no program to share cells with; keeps what each one loads."""
     metas, load, begin = list[dict[str, Any]](), builder.create_masked_load, builder.set_grid_idx
 
@@ -102,9 +108,10 @@ def _recorded(kernel: str, programs: list[list[np.ndarray]]) -> Iterator[list[di
         if one is KERNELS[kernel]:
             run(one, plan, arguments)
 
-    def note(pointers: Any, mask: Any, *rest: Any) -> Any:
-        programs[-1].append(pointers.data[mask.data].ravel().astype(np.int64))
-        return load(pointers, mask, *rest)
+    def note(pointers: Any, mask: Any, other: Any, cache: Any, *rest: Any) -> Any:
+        places = np.sort(pointers.data[mask.data].ravel().astype(np.int64))
+        programs[-1].append((places, np.full(len(places), cache == CACHE_MODIFIER.NONE)))
+        return load(pointers, mask, other, cache, *rest)
 
     def begin_program(*place: int) -> None:
         programs.append([])
@@ -120,11 +127,11 @@ def _recorded(kernel: str, programs: list[list[np.ndarray]]) -> Iterator[list[di
 
 
 CALLS = [
-    *(Call("attend", layout, low=(4, 16)) for layout in ("channels_last", "planar")),
+    *(Call("attend", layout) for layout in LAYOUTS),
     Call("attend", D=512, low=(2, 8)),
-    *(Call("attend", layout, scale, 64, low=(1, 2)) for scale in (8, 16, 32) for layout in ("channels_last", "planar")),
-    Call("points", low=(2, 8)),
-    Call("points", scale=16, C=64, low=(1, 1)),
+    *(Call("attend", layout, scale, low=(1, 1)) for scale in (8, 16, 32) for layout in LAYOUTS),
+    *(Call("points", layout, low=(2, 8)) for layout in LAYOUTS),
+    Call("points", scale=16, low=(1, 1)),
 ]
 
 if __name__ == "__main__":

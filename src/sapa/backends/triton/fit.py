@@ -16,6 +16,7 @@ ALIGNED = 16  # numbers; Triton asks no more of a size or a stride than to be a 
 MOST_NEIGHBOURS = 4  # points of a row in one load: 16 bytes of float32
 MOST_POINTS = 2  # of a thread, where channels are few
 OF_WINDOWS = 8  # numbers that a thread holds, where a program holds whole windows
+KEPT = 2**15  # bytes of values that a program keeps in the first-level cache from one turn to the next
 ENOUGH = 2**17  # threads, about as many as a large GPU runs at once: up to there, programs share their cells
 AT_ONCE = 16  # points of a cell that a program of low-res points takes in one turn
 ALL_REGISTERS = 65536  # of a multiprocessor; a program may take them all
@@ -103,7 +104,9 @@ def shares(work: Work, turns: int, blocks: int, BC: int, warps: int) -> Meta:
     """How many programs share the turns of a block of cells, and how many its channels, each with scores of its own."""
     wanted = ceil(ENOUGH, 32 * warps)
     sharing = min(turns, ceil(wanted, blocks))
-    return {"sharing": sharing, "cutting": min(ceil(work.C, BC), ceil(wanted, blocks * sharing))}
+    bytes_kept = work.C * (work.T or 1) * 4 * (1 + work.is_double) if turns > sharing else 0
+    cutting = max(ceil(wanted, blocks * sharing), ceil(bytes_kept, KEPT))
+    return {"sharing": sharing, "cutting": min(ceil(work.C, BC), cutting)}
 
 
 def ceil(n: int, size: int) -> int:

@@ -30,9 +30,9 @@ def load_low(a, strides, c, is_channel, i, j, is_low, ACC: tl.constexpr):
 
 
 @triton.jit
-def load_high(a, strides, c, is_channel, y, x, is_point, ACC: tl.constexpr):
+def load_high(a, strides, c, is_channel, y, x, is_point, ACC: tl.constexpr, CACHE: tl.constexpr = ""):
     there = is_channel[None, :, None, None] & is_point[:, None, :, :]
-    return tl.load(a + high(strides, c, y, x), mask=there, other=0).to(ACC)
+    return tl.load(a + high(strides, c, y, x), mask=there, other=0, cache_modifier=CACHE).to(ACC)
 
 
 @triton.jit

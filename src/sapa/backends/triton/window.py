@@ -43,7 +43,8 @@ def products(
     total = tl.zeros([x.shape[0], x.shape[1], x.shape[2], T], ACC)
     for n in range(tl.cdiv(C, BC)):
         c, is_channel = channels(n, C, BC, INDEX)
-        pull = load_high(a, a_strides, c, is_channel, y, x, is_point, ACC)
+        # loaded this once, they leave the first-level cache to the window
+        pull = load_high(a, a_strides, c, is_channel, y, x, is_point, ACC, ".cg")
         for ty in range(sizes[4]):
             for tx in range(sizes[5]):
                 r, s = i + ty - sizes[4] // 2, j + tx - sizes[5] // 2

@@ -30,9 +30,16 @@ def load_low(a, strides, c, is_channel, i, j, is_low, ACC: tl.constexpr):
 
 
 @triton.jit
-def load_high(a, strides, c, is_channel, y, x, is_point, ACC: tl.constexpr, CACHE: tl.constexpr = ""):
+def load_high(a, strides, c, is_channel, y, x, is_point, ACC: tl.constexpr):
     there = is_channel[None, :, None, None] & is_point[:, None, :, :]
-    return tl.load(a + high(strides, c, y, x), mask=there, other=0, cache_modifier=CACHE).to(ACC)
+    return tl.load(a + high(strides, c, y, x), mask=there, other=0).to(ACC)
+
+
+@triton.jit
+def load_once(a, strides, c, is_channel, y, x, is_point, ACC: tl.constexpr):
+    """What is not asked for again passes by the first-level cache, and leaves it to the window."""
+    there = is_channel[None, :, None, None] & is_point[:, None, :, :]
+    return tl.load(a + high(strides, c, y, x), mask=there, other=0, cache_modifier=".cg").to(ACC)
 
 
 @triton.jit

@@ -7,7 +7,7 @@ is; and weights are made once for all channels of the values. A tap that the win
 import triton
 import triton.language as tl
 
-from sapa.backends.triton.maps import inner, load_high, load_low
+from sapa.backends.triton.maps import inner, load_low, load_once
 from sapa.backends.triton.scores import activation, one_over
 from sapa.backends.triton.tiles import channels, is_inside, split
 
@@ -43,8 +43,7 @@ def products(
     total = tl.zeros([x.shape[0], x.shape[1], x.shape[2], T], ACC)
     for n in range(tl.cdiv(C, BC)):
         c, is_channel = channels(n, C, BC, INDEX)
-        # loaded this once, they leave the first-level cache to the window
-        pull = load_high(a, a_strides, c, is_channel, y, x, is_point, ACC, ".cg")
+        pull = load_once(a, a_strides, c, is_channel, y, x, is_point, ACC)
         for ty in range(sizes[4]):
             for tx in range(sizes[5]):
                 r, s = i + ty - sizes[4] // 2, j + tx - sizes[5] // 2

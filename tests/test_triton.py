@@ -293,6 +293,18 @@ def test_few_cells_are_shared() -> None:
     assert (meta["sharing"], meta["cutting"]) == (1, 1)
 
 
+def test_values_that_a_cache_cannot_keep_are_shared() -> None:
+    """32 KiB are 256 channels of 32 taps. They are kept from one turn to the next, so only where there are turns."""
+    from sapa.backends.triton.fit import Work, meta_of
+    from sapa.backends.triton.forward import attend_kernel
+    from sapa.backends.triton.table import TILES
+
+    work, tile = Work(32 * 32, 256, 256, 32, 1, T=32), TILES["attend"]["channels_last"][0]
+    for C, phases, cutting in ((256, 32 * 32, 1), (257, 32 * 32, 2), (2048, 32 * 32, 8), (2048, 16 * 16, 1)):
+        meta = meta_of(tile, attend_kernel, replace(work, C=C, phases=phases), NVIDIA)
+        assert (meta["sharing"], meta["cutting"]) == (1, cutting), (C, phases)
+
+
 @pytest.mark.parametrize(
     ("name", "layout", "in_turns"),
     [

@@ -69,15 +69,18 @@ def test_more_points_in_a_cell_than_a_program_holds(size: Size, low: Size, monke
     assert_equal_to_the_reference(q, k, v, g, None, (1, 3), "softmax", "mask")
 
 
-@pytest.mark.parametrize(("size", "low"), [((11, 10), (2, 2)), ((8, 16), (1, 2))])
+@pytest.mark.parametrize(
+    ("size", "low", "kept"), [((11, 10), (2, 2), 2**15), ((8, 16), (1, 2), 2**15), ((8, 16), (1, 2), 64)]
+)
 def test_one_program_takes_the_points_of_its_cells_in_turns(
-    size: Size, low: Size, monkeypatch: pytest.MonkeyPatch
+    size: Size, low: Size, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And all channels, in blocks: as where cells are many."""
+    """And all channels, in blocks, as where cells are many; every other block, of more values than it can keep."""
     from sapa.backends.triton import fit, plan
     from sapa.backends.triton.table import Tile
 
     monkeypatch.setattr(fit, "ENOUGH", 1)
+    monkeypatch.setattr(fit, "KEPT", kept)
     monkeypatch.setattr(plan, "INTERPRETED", Tile(16, 2, 2, 4))
     q, k, v, g = maps(3, 3, size, low)
     assert_equal_to_the_reference(q, k, v, g, None, (1, 3), "softmax", "zero")

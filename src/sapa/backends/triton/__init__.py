@@ -1,7 +1,8 @@
 """GPU kernels in Triton for NVIDIA, AMD and Intel: compiled when they are first used, nothing at install.
 
-The kernels are in `forward.py`, `backward.py` and `assembly.py`, what they are made of in `tiles.py`, `maps.py` and
-`scores.py`; `operators.py` launches them. docs/gpu.md says what they compile to and what has been shown of them.
+The kernels are in `forward.py`, `backward.py` and `assembly.py`, what they are made of in `tiles.py`, `maps.py`,
+`scores.py` and `window.py`; `operators.py` launches them, `table.py` and `fit.py` say with which tile. docs/gpu.md has
+what they compile to and what has been shown of them.
 """
 
 import os

@@ -188,14 +188,14 @@ def test_tiles_are_cut_to_the_problem() -> None:
     amd, radeon, xpu = GPUTarget("hip", "gfx942", 64), GPUTarget("hip", "gfx1100", 32), GPUTarget("xpu", "", 16)
     tile = Tile(32, 64, 32, 4)
     usual = {"U": 4, "V": 1, "N": 8, "BC": 64, "BD": 32, "sharing": 1, "cutting": 2, "num_warps": 4, "maxnreg": 128}
-    work = Work(4, 4096, 256, 32, 1, T=32)
+    work = Work(4, 4096, 256, 32, 1, taps=32)
     assert meta_of(tile, attend_kernel, work, NVIDIA) == usual
     # planar: two neighbours make one load
     assert meta_of(tile, attend_kernel, replace(work, V=2, layout="planar"), NVIDIA) == usual | {"U": 2, "V": 2}
     # few channels, as of a depth map: a program may hold more cells, but for a window of each point
-    depth = replace(work, C=1, D=4, T=8)
+    depth = replace(work, C=1, D=4, taps=8)
     assert meta_of(tile, attend_kernel, depth, NVIDIA) == usual | {"N": 32, "BC": 1, "BD": 4, "cutting": 1}
-    assert meta_of(tile, attend_kernel, replace(depth, T=32), NVIDIA)["N"] == 8
+    assert meta_of(tile, attend_kernel, replace(depth, taps=32), NVIDIA)["N"] == 8
     assert meta_of(tile, assemble_kernel, Work(9, 4, 48, None, 1), xpu) == {
         **{"U": 16, "V": 1, "N": 2, "BC": 64, "sharing": 1},
         "num_warps": 4,
@@ -218,7 +218,7 @@ def test_a_large_cell_takes_more_threads_and_stays_whole() -> None:
     tile = Tile(16, 128, 64, 4, FORWARD)
 
     def held(phases: int, target: GPUTarget = NVIDIA, tile: Tile = tile, **options: Any) -> tuple[int, ...]:
-        work = replace(Work(phases, 4096, C=256, D=32, V=1, T=32), **options)
+        work = replace(Work(phases, 4096, C=256, D=32, V=1, taps=32), **options)
         meta = meta_of(tile, attend_kernel if tile.registers == FORWARD else points_kernel, work, target)
         return meta["U"] * meta["V"], meta["N"], meta["BC"], meta["BD"], meta["num_warps"]
 
@@ -241,10 +241,10 @@ def test_a_large_cell_takes_more_threads_and_stays_whole() -> None:
     # deep queries come in blocks
     assert held(16, D=64) == held(16, D=4096) == (16, 1, 128, 64, 4)
     # a large window: fewer points, then more threads
-    assert held(4, T=64) == (4, 4, 128, 32, 4)
-    assert held(4, T=128) == (4, 2, 128, 32, 4)
-    assert held(4, T=1024) == (4, 1, 128, 32, 16)
-    assert held(4, T=8192) == (1, 1, 128, 32, 32)
+    assert held(4, taps=64) == (4, 4, 128, 32, 4)
+    assert held(4, taps=128) == (4, 2, 128, 32, 4)
+    assert held(4, taps=1024) == (4, 1, 128, 32, 16)
+    assert held(4, taps=8192) == (1, 1, 128, 32, 32)
     # numbers of float64 take two registers
     assert held(4, is_double=True) == (4, 1, 32, 32, 4)
     assert held(64, is_double=True) == (16, 1, 32, 32, 16)
@@ -265,7 +265,7 @@ def test_a_program_makes_whole_cells_in_every_call(name: str, layout: str) -> No
         for extras, uneven, mixed, large, T in product((0, 2), flags, flags, flags, (16, 32, 64)):
             V = 1 if uneven else neighbours(S, layout)
             work = Work(S * S, 2**14, C, D, V, layout, "points", extras, uneven, False, mixed, large)
-            work = replace(work, T=T if has_windows else None)
+            work = replace(work, taps=T if has_windows else None)
             meta = meta_of(tile, kernel, work, NVIDIA)
             threads, turns = 32 * meta["num_warps"], -(-S * S // (meta["U"] * meta["V"]))
             assert threads <= 1024
@@ -284,7 +284,7 @@ def test_few_cells_are_shared() -> None:
     from sapa.backends.triton.forward import attend_kernel
     from sapa.backends.triton.table import TILES
 
-    work, tile = Work(64 * 64, 1, 256, 32, 1, T=32), TILES["attend"]["channels_last"][0]
+    work, tile = Work(64 * 64, 1, 256, 32, 1, taps=25), TILES["attend"]["channels_last"][0]
     meta = meta_of(tile, attend_kernel, work, NVIDIA)
     assert (meta["U"], meta["sharing"], meta["cutting"]) == (256, 16, 4)
     meta = meta_of(tile, attend_kernel, replace(work, times=16), NVIDIA)
@@ -294,15 +294,24 @@ def test_few_cells_are_shared() -> None:
 
 
 def test_values_that_a_cache_cannot_keep_are_shared() -> None:
-    """32 KiB are 256 channels of 32 taps. They are kept from one turn to the next, so only where there are turns."""
+    """32 KiB are 327 channels of 25 taps, which the keys take up to half of, and values by blocks of 64. They are kept
+    from one turn to the next, so only where there are turns.
+    """
     from sapa.backends.triton.fit import Work, meta_of
     from sapa.backends.triton.forward import attend_kernel
     from sapa.backends.triton.table import TILES
 
-    work, tile = Work(32 * 32, 256, 256, 32, 1, T=32), TILES["attend"]["channels_last"][0]
-    for C, phases, cutting in ((256, 32 * 32, 1), (257, 32 * 32, 2), (2048, 32 * 32, 8), (2048, 16 * 16, 1)):
-        meta = meta_of(tile, attend_kernel, replace(work, C=C, phases=phases), NVIDIA)
-        assert (meta["sharing"], meta["cutting"]) == (1, cutting), (C, phases)
+    work, tile = Work(32 * 32, 256, 256, 32, 1, taps=25), TILES["attend"]["channels_last"][0]
+
+    def cutting(**options: int) -> int:
+        meta = meta_of(tile, attend_kernel, replace(work, **options), NVIDIA)
+        assert meta["sharing"] == 1
+        return meta["cutting"]
+
+    assert [cutting(C=C) for C in (256, 257, 512, 2048)] == [1, 2, 2, 8]
+    assert [cutting(D=D) for D in (4, 71, 72, 128, 1024)] == [1, 1, 2, 2, 2]
+    assert cutting(taps=1, C=4096) == 1
+    assert cutting(phases=16 * 16, C=2048) == 1
 
 
 @pytest.mark.parametrize(
@@ -326,7 +335,7 @@ def test_where_a_cell_takes_several_turns_in_the_usual_call(name: str, layout: s
 
     kernel = (vars(forward) | vars(backward) | vars(assembly))[f"{name}_kernel"]
     tile, D, T = TILES[name][layout][0], None if name.startswith("assemble") else 32, 32 if name != "assemble" else None
-    works = {S: Work(S * S, 4096, 256, D, neighbours(S, layout), layout, T=T) for S in range(1, 17)}
+    works = {S: Work(S * S, 4096, 256, D, neighbours(S, layout), layout, taps=T) for S in range(1, 17)}
     metas = {S: meta_of(tile, kernel, work, NVIDIA) for S, work in works.items()}
     assert [S for S, meta in metas.items() if meta["U"] * meta["V"] < S * S] == [*in_turns]
 

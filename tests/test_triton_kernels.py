@@ -115,7 +115,7 @@ def test_what_a_program_needs_is_fetched_once(scale: int, C: int, D: int, layout
     # queries are not kept: what a turn ends within is fetched for the next one, too, in the second of these cells
     ended = D if (scale, layout) == (20, "planar") else 0
     for name in "qkv":
-        assert found[name]["fetched"] == found[name]["sectors"] + ended * (name == "q"), name
+        assert found[name]["MI300"] == found[name]["sectors"] + ended * (name == "q"), name
     if scale in (5, 8):
         assert all(found[name]["loads"] == found[name]["numbers"] for name in "kv")
 
@@ -126,7 +126,18 @@ def test_backward_loads_gradients_and_queries_once() -> None:
     found = loads_of(Call("points", C=80, D=40, low=(1, 4)))
     for name, C in (("g", 80), ("q", 40)):
         assert found[name]["loads"] == found[name]["numbers"] == C * 16
-        assert found[name]["fetched"] == found[name]["sectors"]
+        assert found[name]["MI300"] == found[name]["sectors"]
+
+
+@pytest.mark.parametrize(("C", "D"), [(1024, 512), (1024, 1024)])
+def test_a_whole_window_stays_in_the_cache_from_one_turn_to_the_next(C: int, D: int) -> None:
+    """32 KiB for 30 of keys and values, in the second of these for half of the values: two programs share them."""
+    from bench.gpu.loads import Call, loads_of
+
+    found = loads_of(Call("attend", "channels_last", 17, C, D, low=(1, 5), kernel_size=(1, 5)))
+    for name in "kv":
+        assert found[name]["loads"] == 2 * found[name]["numbers"]
+        assert found[name]["MI300"] == found[name]["A100"] == found[name]["sectors"]
 
 
 def test_a_cache_keeps_what_was_used_last() -> None:

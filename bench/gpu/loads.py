@@ -1,9 +1,8 @@
 """What programs load, number by number, as Triton's interpreter runs them: how often each, and what a cache fetches.
 
 A number that several taps or turns of a program ask for is in the first-level cache of its multiprocessor, if that is
-large enough. So the loads of each program go through a cache that keeps what was used last, of SHARE bytes for each
-thread: where half of its threads are there, an MI300 has 32, and an A100 192, of which shared memory takes 64 at most.
-`python -m bench.gpu.loads` writes bench/results/gpu_loads.json, from which docs/gpu.md tells. Two minutes.
+large enough. So the loads of each program go through caches that keep what was used last.
+`python -m bench.gpu.loads` writes bench/results/gpu_loads.json, from which docs/gpu.md tells. Ten minutes.
 """
 
 import os
@@ -29,7 +28,8 @@ from sapa.backends.triton import backward, fit, forward, launch, operators
 from sapa.geometry import Size
 
 Loads = tuple[np.ndarray, np.ndarray]  # addresses, and whether the first-level cache keeps them
-SHARE = 32
+# bytes for each thread where half of the threads are there; of an A100's 192, shared memory takes 64 at most
+CACHES = {"MI300": 32, "A100": 128}
 SECTOR = 32  # bytes that a cache fetches at once
 LAYOUTS = ("channels_last", "planar")
 KERNELS = {"attend": forward.attend_kernel, "points": backward.points_kernel}
@@ -63,19 +63,21 @@ class Call:
 
 
 def loads_of(call: Call) -> dict[str, dict[str, int]]:
-    """For each map that is read, summed over programs: loads, numbers they are of, sectors, and fetches of these."""
+    """For each map that is read, summed over programs: loads, numbers they are of, sectors, and fetches by each cache."""
     maps, programs = call.maps(), list[list[Loads]]()
     with _recorded(call.kernel, programs) as metas:
         call.run(maps)
     (meta,), found = metas, {name: Counter[str]() for name in maps}
     for loads in programs:
         places, is_kept = (np.concatenate(one) for one in zip(*loads, strict=True))
-        missed = misses(places // SECTOR, is_kept, SHARE * 32 * meta["num_warps"] // SECTOR)
-        for name, x in maps.items():
-            is_of = (places >= x.data_ptr()) & (places < x.data_ptr() + x.nbytes)
+        are_of = {name: (places >= x.data_ptr()) & (places < x.data_ptr() + x.nbytes) for name, x in maps.items()}
+        for name, is_of in are_of.items():
             numbers, sectors = np.unique(places[is_of]), np.unique(places[is_of] // SECTOR)
-            found[name].update(loads=int(is_of.sum()), numbers=len(numbers))
-            found[name].update(sectors=len(sectors), fetched=int((missed & is_of).sum()))
+            found[name].update(loads=int(is_of.sum()), numbers=len(numbers), sectors=len(sectors))
+        for cache, size in CACHES.items():
+            missed = misses(places // SECTOR, is_kept, size * 32 * meta["num_warps"] // SECTOR)
+            for name, is_of in are_of.items():
+                found[name][cache] += int((missed & is_of).sum())
     return {name: dict(count) for name, count in found.items() if count["loads"]}
 
 
@@ -129,12 +131,14 @@ def _recorded(kernel: str, programs: list[list[Loads]]) -> Iterator[list[dict[st
 CALLS = [
     *(Call("attend", layout) for layout in LAYOUTS),
     Call("attend", D=512, low=(2, 8)),
-    *(Call("attend", layout, scale, low=(1, 1)) for scale in (8, 16, 32) for layout in LAYOUTS),
-    *(Call("points", layout, low=(2, 8)) for layout in LAYOUTS),
-    Call("points", scale=16, low=(1, 1)),
+    *(Call("attend", layout, scale, low=(5, 5)) for scale in (8, 16, 32) for layout in LAYOUTS),
+    *(Call("attend", scale=32, D=D, low=(5, 5)) for D in (128, 512)),
+    Call("attend", scale=32, C=1024, low=(5, 5)),
+    *(Call("points", layout, low=(4, 16)) for layout in LAYOUTS),
+    *(Call("points", scale=scale, low=(5, 5)) for scale in (8, 16)),
 ]
 
 if __name__ == "__main__":
     head = report.begin(0, quick=False)
     rows = [asdict(call) | {"maps": loads_of(call)} for call in track(CALLS, "running")]
-    print(report.save("gpu_loads", head | {"share": SHARE, "calls": rows}))
+    print(report.save("gpu_loads", head | {"caches": CACHES, "calls": rows}))

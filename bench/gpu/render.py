@@ -112,11 +112,17 @@ def host(found: dict[str, Any]) -> str:
 
 
 def loads(found: dict[str, Any]) -> str:
-    """Of each map: how often a program loads a number, and how often a cache fetches it."""
+    """Of each map: how often a program loads a number, and how often each cache fetches it."""
     rows = []
     for call in found["calls"]:
         ratios = {
-            name: f"{number(one['loads'] / one['numbers'])} / {number(one['fetched'] / one['sectors'])}"
+            name: " / ".join(
+                number(ratio)
+                for ratio in (
+                    one["loads"] / one["numbers"],
+                    *(one[cache] / one["sectors"] for cache in found["caches"]),
+                )
+            )
             for name, one in call["maps"].items()
         }
         sizes = [str(call[key]) for key in ("scale", "C", "D")]

@@ -16,7 +16,7 @@ ALIGNED = 16  # numbers; Triton asks no more of a size or a stride than to be a 
 MOST_NEIGHBOURS = 4  # points of a row in one load: 16 bytes of float32
 MOST_POINTS = 2  # of a thread, where channels are few
 OF_WINDOWS = 8  # numbers that a thread holds, where a program holds whole windows
-KEPT = 2**15  # bytes of values that a program keeps in the first-level cache from one turn to the next
+KEPT = 2**15  # bytes of keys and values that a program keeps in the first-level cache from one turn to the next
 ENOUGH = 2**17  # threads, about as many as a large GPU runs at once: up to there, programs share their cells
 AT_ONCE = 16  # points of a cell that a program of low-res points takes in one turn
 ALL_REGISTERS = 65536  # of a multiprocessor; a program may take them all
@@ -41,13 +41,17 @@ class Work:
     is_mixed: bool = False  # some maps are planar, some channels_last
     is_large: bool = False  # offsets of 64 bits
     is_double: bool = False
-    T: int | None = None  # taps of a window, to a power of two, where a program holds whole windows
+    taps: int | None = None  # of a window, where a program holds whole windows
     times: int = 1  # samples and groups
 
     def takes(self, tile: Tile) -> int:
         """How many things of this call take registers; offsets that are wider, or of two kinds, count twice."""
         found = self.extras + 2 * (self.is_mixed + self.is_large) + (self.C % ALIGNED != 0)
         return found if self.D is None else found + self.is_ragged + (self.D > tile.BD and self.T is None)
+
+    @property
+    def T(self) -> int | None:
+        return None if self.taps is None else triton.next_power_of_2(self.taps)
 
     @property
     def is_regular(self) -> bool:
@@ -104,9 +108,17 @@ def shares(work: Work, turns: int, blocks: int, BC: int, warps: int) -> Meta:
     """How many programs share the turns of a block of cells, and how many its channels, each with scores of its own."""
     wanted = ceil(ENOUGH, 32 * warps)
     sharing = min(turns, ceil(wanted, blocks))
-    bytes_kept = work.C * (work.T or 1) * 4 * (1 + work.is_double) if turns > sharing else 0
-    cutting = max(ceil(wanted, blocks * sharing), ceil(bytes_kept, KEPT))
-    return {"sharing": sharing, "cutting": min(ceil(work.C, BC), cutting)}
+    of_channels = ceil(work.C, BC)
+    cutting = min(of_channels, ceil(wanted, blocks * sharing))
+    if turns > sharing:
+        cutting = max(cutting, ceil(of_channels, max(1, channels_kept(work) // BC)))
+    return {"sharing": sharing, "cutting": cutting}
+
+
+def channels_kept(work: Work) -> int:
+    """Whose values a cache has room for beside the keys, which may take half of it."""
+    window = (work.taps or 1) * 4 * (1 + work.is_double)
+    return (KEPT - min((work.D or 0) * window, KEPT // 2)) // window
 
 
 def ceil(n: int, size: int) -> int:

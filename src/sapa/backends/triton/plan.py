@@ -53,7 +53,7 @@ def plan_of(
         is_mixed=len(set(layouts)) > 1,
         is_large=is_large,
         is_double=is_double,
-        T=triton.next_power_of_2(sizes[4] * sizes[5]) if "T" in kernel.arg_names else None,
+        taps=sizes[4] * sizes[5] if "T" in kernel.arg_names else None,
         times=times,
     )
     tiles = (INTERPRETED,) if target is None else TILES[name][layouts[0]]

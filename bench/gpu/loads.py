@@ -63,7 +63,7 @@ class Call:
 
 
 def loads_of(call: Call) -> dict[str, dict[str, int]]:
-    """For each map that is read, summed over programs: loads, numbers they are of, sectors, and fetches by each cache."""
+    """For each map that is read, summed over programs: loads, numbers they are of, sectors, fetches by each cache."""
     maps, programs = call.maps(), list[list[Loads]]()
     with _recorded(call.kernel, programs) as metas:
         call.run(maps)

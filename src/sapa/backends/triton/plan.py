@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 from triton.backends.compiler import GPUTarget

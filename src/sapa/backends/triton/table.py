@@ -36,7 +36,7 @@ TILES: dict[str, dict[str, tuple[Tile, ...]]] = {
         # two points for a thread, so that it loads their weights at once
         "planar": (Tile(128, 8, 32, 2, FORWARD),),
     },
-    # BD is one for all three: a score that is summed in another order than the peak makes weights that do not sum to one
+    # one BD for all three: weights sum to one if a score is summed as it was for the peak
     "points": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
     "values": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
     "keys": {"channels_last": (Tile(32, 32, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},

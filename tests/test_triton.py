@@ -18,25 +18,39 @@ from sapa import backends
 from sapa.backends import reference
 from sapa.backends import triton as kernels
 
-ROOT = Path(__file__).parents[1]
+TESTS = Path(__file__).parent
 triton = pytest.importorskip("triton", reason="needs triton, which comes with PyTorch for Linux")
 GPUTarget = triton.backends.compiler.GPUTarget
 
 
-@pytest.mark.parametrize(
-    ("file", "least"), [("test_triton_kernels.py", 40), ("test_backends.py", 17), ("test_functional.py", 31)]
-)
-def test_in_the_interpreter(file: str, least: int) -> None:
+# files, and how many of their tests run on this backend at the least
+INTERPRETED = {
+    ("test_triton_kernels.py",): 40,
+    ("test_backends.py",): 17,
+    ("test_functional.py",): 31,
+    ("test_golden.py",): 46,
+    ("test_upsamplers.py",): 28,
+    ("test_errors.py", "test_joint_bilateral.py", "test_ops.py", "test_project.py"): 48,
+}
+
+
+@pytest.mark.parametrize("files", INTERPRETED, ids=" ".join)
+def test_in_the_interpreter(files: tuple[str, ...]) -> None:
     """The kernels through the tests of every backend, in a process in which Triton interprets them."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(ROOT / "tests" / file)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(str(TESTS / file) for file in files)]
     # numpy says so where the kernels mean an infinity
     command += ["-W", "ignore::RuntimeWarning", "-k", "triton"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     environment |= {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=TESTS.parent)
     assert done.returncode == 0, done.stdout[-3000:]
     (passed,) = re.findall(r"(\d+) passed", done.stdout)
-    assert int(passed) >= least, done.stdout[-3000:]
+    assert int(passed) >= INTERPRETED[files], done.stdout[-3000:]
+
+
+def test_every_test_of_the_backends_runs_in_the_interpreter() -> None:
+    asking = {path.name for path in TESTS.glob("test_*.py") if re.search(r"\bbackend: str\b", path.read_text())}
+    assert {"test_triton_kernels.py", *asking} == {file for files in INTERPRETED for file in files}
 
 
 def test_without_a_gpu_it_says_so() -> None:

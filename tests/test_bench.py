@@ -86,6 +86,7 @@ class Stream:
 
     now = 0.0
     waited = 0
+    slept = 0
 
     class Event:
         def __init__(self, enable_timing: bool) -> None:
@@ -100,6 +101,11 @@ class Stream:
 
         def elapsed_time(self, end: "Stream.Event") -> float:
             return end.at - self.at
+
+    @staticmethod
+    def _sleep(cycles: int) -> None:
+        Stream.slept += 1
+        Stream.now += cycles
 
     @staticmethod
     def is_available() -> bool:
@@ -117,7 +123,7 @@ def test_a_gpu_is_timed_by_its_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_device_module", lambda device: Stream)
     times = interleaved({"call": call}, 0.003, device="cuda")
     assert times["call"] == {"ms": 1, "low": 1, "high": 1, "runs": 3}
-    assert Stream.waited == 3 + 2  # and twice to find out how often
+    assert Stream.waited == Stream.slept == 3 + 2  # and twice to find out how often
     assert machine("cuda")["processor"] == "a cuda of glass"
     assert machine("cuda")["backends"]["cpu"] == "it runs on cpu, not on cuda"
     assert clock_of("cpu")(lambda: None) >= 0

@@ -70,7 +70,7 @@ def test_in_the_interpreter_it_runs_on_the_processor_alone(monkeypatch: pytest.M
 
 
 def test_without_triton_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "find_spec", lambda name: None)
+    monkeypatch.setattr(kernels, "_is_missing", lambda: True)
     expected = "triton is not installed; it comes with PyTorch for CUDA, ROCm and XPU"
     assert sapa.status()["triton"] == sapa.status("cuda")["triton"] == expected
 
@@ -167,6 +167,16 @@ def test_more_low_res_points_than_can_be_counted(function: str) -> None:
     assert str(raised.value).startswith(f"{operator}: {name} is [1, {C}, 65536, 32768] (B C h w): 2147483648 low-res")
 
 
+@pytest.mark.parametrize("width", [2**16, 2**16 + 1])
+def test_more_points_of_a_cell_than_can_be_counted(width: int) -> None:
+    from sapa.backends.triton import operators
+
+    q, k, v = (torch.empty(1, 1, *size, device="meta") for size in ((2**16, width), (1, 1), (1, 1)))
+    with pytest.raises(ValueError, match="high-res points for each of its own, which the Triton kernels count") as told:
+        operators.attend(q, k, v, None, (1, 1), "softmax", "zero")
+    assert str(told.value).startswith("attend: k is [1, 1, 1, 1] (B C h w): ")
+
+
 def test_offsets_grow_to_64_bits_only_where_they_must() -> None:
     from sapa.backends.triton.plan import needs_int64
 
@@ -187,14 +197,15 @@ def test_offsets_count_what_is_kept_for_each_point() -> None:
     sizes = (30_000, 30_000, 15_000, 15_000, 5, 5)
     assert not needs_int64([g, None, "softmax"], sizes)
     assert needs_int64([g, state], sizes)
+    rows, columns = torch.empty(2**27, 17, device="meta"), torch.empty(1, 17, device="meta")
+    assert needs_int64([rows, columns], (2**27, 1, 1, 1, 17, 17))
 
 
 NVIDIA = GPUTarget("cuda", 90, 32)
 
 
 def test_tiles_are_cut_to_the_problem() -> None:
-    from sapa.backends.triton.assembly import assemble_kernel
-    from sapa.backends.triton.backward import keys_kernel
+    from sapa.backends.triton.assembly import assemble_kernel, scatter_kernel
     from sapa.backends.triton.fit import Work, meta_of
     from sapa.backends.triton.forward import attend_kernel
     from sapa.backends.triton.table import Tile
@@ -211,16 +222,16 @@ def test_tiles_are_cut_to_the_problem() -> None:
     assert meta_of(tile, attend_kernel, depth, NVIDIA) == usual | {"N": 32, "BC": 1, "BD": 4, "cutting": 1}
     assert meta_of(tile, attend_kernel, replace(depth, taps=32), NVIDIA)["N"] == 8
     assert meta_of(tile, assemble_kernel, Work(9, 4, 48, None, 1), xpu) == {
-        **{"U": 16, "V": 1, "N": 2, "BC": 64, "sharing": 1},
+        **{"U": 16, "V": 1, "N": 2, "BC": 64, "LAST": True, "sharing": 1},
         "num_warps": 4,
     }
-    keys = {"U": 1, "V": 1, "N": 16, "BC": 64, "BD": 32, "ONE_C": True, "ONE_D": False}
-    lone = Work(1, 64, 64, 33, 1, owns="cells")
-    assert meta_of(tile, keys_kernel, lone, amd) == keys | {"num_warps": 2}
-    assert meta_of(tile, keys_kernel, lone, radeon) == keys | {"num_warps": 4}
-    assert meta_of(tile, keys_kernel, lone, None) == keys | {"N": 32}
+    values = {"U": 1, "V": 1, "N": 16, "BC": 64}
+    lone = Work(1, 64, 64, None, 1, owns="cells")
+    assert meta_of(tile, scatter_kernel, lone, amd) == values | {"num_warps": 2}
+    assert meta_of(tile, scatter_kernel, lone, radeon) == values | {"num_warps": 4}
+    assert meta_of(tile, scatter_kernel, lone, None) == values | {"N": 32}
     # a program of low-res points takes the high-res points of its cells in turns
-    assert meta_of(tile, keys_kernel, Work(64, 4096, 64, 32, 1, owns="cells"), NVIDIA)["U"] == 16
+    assert meta_of(tile, scatter_kernel, Work(64, 4096, 64, None, 1, owns="cells"), NVIDIA)["U"] == 16
 
 
 def test_a_large_cell_takes_more_threads_and_stays_whole() -> None:
@@ -241,10 +252,10 @@ def test_a_large_cell_takes_more_threads_and_stays_whole() -> None:
     assert held(64) == (64, 1, 128, 32, 16)
     assert held(64, GPUTarget("hip", "gfx942", 64)) == (64, 1, 128, 32, 8)
     # all registers of a multiprocessor are taken: blocks have fewer channels
-    assert held(256) == (256, 1, 64, 32, 32)
+    assert held(256) == (256, 1, 32, 32, 32)
     assert held(256, C=16) == (256, 1, 16, 32, 32)
-    assert held(256, tile=Tile(16, 64, 64, 4, FORWARD), V=4, layout="planar") == (256, 1, 32, 32, 32)
-    assert held(1024) == held(300) == (256, 1, 64, 32, 32)
+    assert held(256, tile=Tile(16, 64, 64, 4, FORWARD), V=4, layout="planar") == (256, 1, 16, 32, 32)
+    assert held(1024) == held(300) == (256, 1, 32, 32, 32)
     # twice the registers for each thread of a backward kernel leave half as many threads; larger cells take turns
     assert held(256, tile=Tile(32, 32, 32, 4)) == (128, 1, 32, 32, 16)
     # more registers for each point: fewer cells, or more threads for a cell
@@ -254,6 +265,7 @@ def test_a_large_cell_takes_more_threads_and_stays_whole() -> None:
     assert held(1) == (1, 8, 128, 32, 4)
     # deep queries come in blocks
     assert held(16, D=64) == held(16, D=4096) == (16, 1, 128, 64, 4)
+    assert held(16, D=64, is_half=True) == (16, 1, 128, 32, 4)
     # a large window: fewer points, then more threads
     assert held(4, taps=64) == (4, 4, 128, 32, 4)
     assert held(4, taps=128) == (4, 2, 128, 32, 4)
@@ -300,7 +312,7 @@ def test_few_cells_are_shared() -> None:
 
     work, tile = Work(64 * 64, 1, 256, 32, 1, taps=25), TILES["attend"]["channels_last"][0]
     meta = meta_of(tile, attend_kernel, work, NVIDIA)
-    assert (meta["U"], meta["sharing"], meta["cutting"]) == (256, 16, 4)
+    assert (meta["U"], meta["sharing"], meta["cutting"]) == (256, 16, 8)
     meta = meta_of(tile, attend_kernel, replace(work, times=16), NVIDIA)
     assert (meta["sharing"], meta["cutting"]) == (8, 1)
     meta = meta_of(tile, attend_kernel, replace(work, cells=256), NVIDIA)
@@ -308,7 +320,7 @@ def test_few_cells_are_shared() -> None:
 
 
 def test_values_that_a_cache_cannot_keep_are_shared() -> None:
-    """32 KiB are 327 channels of 25 taps, which the keys take up to half of, and values by blocks of 64. They are kept
+    """32 KiB are 327 channels of 25 taps, which the keys take up to half of, and values by blocks of 32. They are kept
     from one turn to the next, so only where there are turns.
     """
     from sapa.backends.triton.fit import Work, meta_of
@@ -322,7 +334,7 @@ def test_values_that_a_cache_cannot_keep_are_shared() -> None:
         assert meta["sharing"] == 1
         return meta["cutting"]
 
-    assert [cutting(C=C) for C in (256, 257, 512, 2048)] == [1, 2, 2, 8]
+    assert [cutting(C=C) for C in (256, 288, 289, 512, 2048)] == [1, 1, 2, 2, 8]
     assert [cutting(D=D) for D in (4, 71, 72, 128, 1024)] == [1, 1, 2, 2, 2]
     assert cutting(taps=1, C=4096) == 1
     assert cutting(phases=16 * 16, C=2048) == 1

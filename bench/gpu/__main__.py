@@ -6,7 +6,7 @@ import torch
 import triton
 from rich.progress import track
 
-from bench.gpu import gate, render
+from bench.gpu import gate, loops, render
 from bench.gpu.build import TARGETS
 from bench.gpu.host import measure
 from sapa.bench import machine
@@ -20,6 +20,7 @@ if __name__ == "__main__":
         "torch": torch.__version__.split("+")[0],
         "machine": machine(),
         "host": measure(),
+        "loops": loops.measure(),
     }
     about = ",\n ".join(f'"{key}": {json.dumps(value)}' for key, value in head.items())
     render.RESULTS.write_text(f'{{\n {about},\n "kernels": [\n  {lines}\n ]\n}}\n')

@@ -31,19 +31,18 @@ KERNELS = {
     "attend": forward.attend_kernel,
     "assemble": assembly.assemble_kernel,
     "points": backward.points_kernel,
-    "values": backward.values_kernel,
-    "keys": backward.keys_kernel,
-    "assemble_values": assembly.assemble_values_kernel,
+    "scatter": assembly.scatter_kernel,
     "assemble_weights": assembly.assemble_weights_kernel,
 }
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A call: B = 1, C value channels in each group, low-res maps of this size."""
+    """A call of `attend`, or of `assemble` where D is None: B = 1, C value channels in each group, low-res maps of this
+    size."""
 
     C: int = 256
-    D: int = 32
+    D: int | None = 32
     scale: float = 2
     kernel_size: Size = (5, 5)
     groups: int = 1
@@ -90,7 +89,7 @@ def prepare(name: str, problem: Problem) -> Callable[[], object]:
     """The operator that launches this kernel, on maps without memory."""
     C, P = problem.C * problem.groups, problem.kernel_size[0] * problem.kernel_size[1]
     v, g = problem.low_map(C), problem.high_map(C)
-    if name.startswith("assemble"):
+    if problem.D is None:
         w, last = problem.high_map(P * problem.groups), (problem.kernel_size, problem.groups)
         if name == "assemble":
             return partial(operators.assemble, v, w, *last)
@@ -113,8 +112,7 @@ def build(name: str, place: int, problem: Problem, target: GPUTarget) -> Any:
             found.append(kernel.run(grid=plan.programs, warmup=True, **arguments, **plan.candidates[place]))
 
     _call_with(compile_only, name, problem, target)
-    (compiled,) = found
-    return compiled
+    return found[0]
 
 
 def launched(name: str, problem: Problem, target: str) -> Any:

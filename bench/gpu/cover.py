@@ -24,12 +24,12 @@ ATTEND = {
     "A5": Problem(scale=1.5, layout=PLANAR),
 }
 ASSEMBLE = {
-    "B1": Problem(dtype="bfloat16", layout=PLANAR),
-    "B2": Problem(1, scale=3, kernel_size=(3, 3), groups=4, low=(LARGE // 3, LARGE // 3), dtype="float64"),
-    "B3": Problem(2048, scale=8, kernel_size=(1, 1), groups=4, dtype="float16", layout=PLANAR),
-    "B4": Problem(scale=2.5),
+    "B1": Problem(D=None, dtype="bfloat16", layout=PLANAR),
+    "B2": Problem(1, None, 3, (3, 3), groups=4, low=(LARGE // 3, LARGE // 3), dtype="float64"),
+    "B3": Problem(2048, None, 8, (1, 1), groups=4, dtype="float16", layout=PLANAR),
+    "B4": Problem(D=None, scale=2.5),
 }
-OTHER_SCALES = {("keys", "A2"): 3, ("values", "A2"): 1}
+OTHER_SCALES = {("scatter", "A2"): 3}
 
 
 def problem(kernel: str, case: str) -> Problem:
@@ -41,7 +41,7 @@ def problem(kernel: str, case: str) -> Problem:
 
 def cases() -> Iterator[tuple[str, str]]:
     """Kernel and case."""
-    for kernel in ("attend", "points", "values", "keys"):
+    for kernel in ("attend", "points", "scatter"):
         yield from ((kernel, case) for case in ATTEND)
-    for kernel in ("assemble", "assemble_values", "assemble_weights"):
+    for kernel in ("assemble", "scatter", "assemble_weights"):
         yield from ((kernel, case) for case in ASSEMBLE)

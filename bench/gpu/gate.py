@@ -30,7 +30,7 @@ def tiles() -> Iterator[Build]:
     """The table of tiles, in float32 at scale 2; and, where most of the time goes, half types, depth, larger scales."""
     for name, formats in TILES.items():
         for layout, choices in formats.items():
-            problem = Problem(layout=layout)
+            problem = Problem(D=None if name.startswith("assemble") else Problem.D, layout=layout)
             yield from (Build(name, problem, place) for place in range(len(choices)))
     yield Build("attend", Problem(dtype="bfloat16"))
     yield from (Build(name, Problem(D=256)) for name in ("attend", "points"))

@@ -24,7 +24,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.interpreter import interpreter_builder as builder
 
 from bench import report
-from sapa.backends.triton import backward, fit, forward, launch, operators
+from sapa.backends.triton import assembly, backward, fit, forward, launch, operators
 from sapa.geometry import Size
 
 Loads = tuple[np.ndarray, np.ndarray]  # addresses, and whether the first-level cache keeps them
@@ -32,12 +32,16 @@ Loads = tuple[np.ndarray, np.ndarray]  # addresses, and whether the first-level 
 CACHES = {"MI300": 32, "A100": 128}
 SECTOR = 32  # bytes that a cache fetches at once
 LAYOUTS = ("channels_last", "planar")
-KERNELS = {"attend": forward.attend_kernel, "points": backward.points_kernel}
+KERNELS = {
+    "attend": forward.attend_kernel,
+    "points": backward.points_kernel,
+    "scatter": assembly.scatter_kernel,
+}
 
 
 @dataclass(frozen=True)
 class Call:
-    """One of `attend`, or of its backward pass, told by a kernel it launches; B = 1, float32, softmax."""
+    """One of `attend`, or of a backward pass, told by a kernel it launches; B = 1, float32, softmax."""
 
     kernel: str
     layout: str = "channels_last"
@@ -50,14 +54,17 @@ class Call:
     def maps(self) -> dict[str, Tensor]:
         high = self.low[0] * self.scale, self.low[1] * self.scale
         sizes = {"q": (self.D, high), "k": (self.D, self.low), "v": (self.C, self.low), "g": (self.C, high)}
+        sizes |= {"w": (self.kernel_size[0] * self.kernel_size[1], high)}
         order = torch.channels_last if self.layout == "channels_last" else torch.contiguous_format
         return {name: torch.zeros(1, C, *size).contiguous(memory_format=order) for name, (C, size) in sizes.items()}
 
     def run(self, maps: dict[str, Tensor]) -> None:
-        q, k, v, g = maps.values()
+        q, k, v, g, w = maps.values()
         window = (None, self.kernel_size, "softmax", "zero")
         if self.kernel == "attend":
             operators.attend(q, k, v, *window)
+        elif self.kernel == "scatter":
+            operators.assemble_backward(g, v, w, self.kernel_size, 1)
         else:
             operators.attend_backward(g, q, k, v, *window)
 
@@ -111,7 +118,7 @@ def _recorded(kernel: str, programs: list[list[Loads]]) -> Iterator[list[dict[st
             run(one, plan, arguments)
 
     def note(pointers: Any, mask: Any, other: Any, cache: Any, *rest: Any) -> Any:
-        places = np.sort(pointers.data[mask.data].ravel().astype(np.int64))
+        places = np.sort(pointers.data[mask.data.astype(bool)].ravel().astype(np.int64))
         programs[-1].append((places, np.full(len(places), cache == CACHE_MODIFIER.NONE)))
         return load(pointers, mask, other, cache, *rest)
 
@@ -136,6 +143,7 @@ CALLS = [
     Call("attend", scale=32, C=1024, low=(5, 5)),
     *(Call("points", layout, low=(4, 16)) for layout in LAYOUTS),
     *(Call("points", scale=scale, low=(5, 5)) for scale in (8, 16)),
+    *(Call("scatter", layout, low=(4, 16)) for layout in LAYOUTS),
 ]
 
 if __name__ == "__main__":

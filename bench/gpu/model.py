@@ -1,17 +1,17 @@
 """What the kernels have to move and to compute for each output point, and the least time that takes on a GPU.
 
 DRAM traffic counts every map once for each kernel that reads or writes it; what neighbouring programs share is in the
-caches. "Executed" FLOPs count scores as often as they are made: forward once, as a program makes all channels of its
-points where cells are many; backward again for each block of the channels of dv and dk. The official extension makes
+caches. FLOPs are those of the definition, and the kernels execute no others of this kind where cells are many: there, a
+program makes all channels of its points, and what backward needs of a score is handed on. The official extension makes
 scores, softmax and sum in three kernels, and keeps all weights.
 """
 
 from dataclasses import dataclass
 
-from sapa.backends.triton.table import Tile
-
 # NVIDIA's figures for the SXM modules with 80 GB: DRAM bytes per second, float32 FLOPs per second
 GPUS = {"A100": (2.039e12, 19.5e12), "H100": (3.35e12, 66.9e12)}
+A100_ISSUES = 108 * 4 * 1.41e9  # instructions per second: one a cycle from each of four schedulers of an SM
+WIDE = 4  # bytes of what is kept in between, whatever the maps are of
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ def forward_bytes(s: Shape) -> float:
 
 
 def backward_bytes(s: Shape) -> float:
-    """points reads g, q, k, v and writes dq; values reads g, q, k; keys reads g, q, k, v; 12 bytes of state each."""
-    high = s.high * (3 * s.C + 3 * s.D + s.D)
-    low = s.low * (2 * (s.C + s.D) + s.D + s.C + s.D)
-    return high + low + 3 * 12
+    """points reads g, q, k, v and writes dq; scatter reads g for dv, q for dk. w and ds are written once, and read."""
+    high = s.high * (2 * s.C + 3 * s.D)
+    low = s.low * 2 * (s.C + s.D)
+    return high + low + 4 * WIDE * s.P
 
 
 def official_forward_bytes(s: Shape) -> float:
@@ -70,11 +70,9 @@ def backward_flops(s: Shape) -> int:
     return 2 * s.P * (2 * s.C + 3 * s.D)
 
 
-def executed_backward(s: Shape, values: Tile, keys: Tile) -> int:
-    first = s.D + s.C + s.D
-    second = -(-s.C // values.BC) * s.D + s.C
-    third = -(-s.D // keys.BD) * (s.D + s.C) + s.D
-    return 2 * s.P * (first + second + third)
+def issued(instructions: float) -> float:
+    """Seconds an A100 takes to issue so many instructions of a warp for one point."""
+    return instructions / A100_ISSUES
 
 
 def roofline(moved: float, computed: float, gpu: str) -> float:

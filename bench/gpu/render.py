@@ -9,7 +9,6 @@ from bench.gpu.build import Problem
 from bench.gpu.gate import FORWARD, LEAST, wide_share
 from bench.gpu.model import GPUS, Shape
 from bench.render import table
-from sapa.backends.triton.table import TILES
 from sapa.bench.show import number
 
 PAGE = report.ROOT / "docs" / "gpu.md"
@@ -25,7 +24,7 @@ def kernels(found: dict[str, Any]) -> str:
         if row["case"]:
             continue
         notes = [row["dtype"]] * (row["dtype"] != "float32") + [f"scale {row['scale']}"] * (row["scale"] != 2)
-        notes += [f"D = {row['D']}"] * (row["D"] != Problem.D) + ["with a bias"] * row["bias"]
+        notes += [f"D = {row['D']}"] * (row["D"] not in (None, Problem.D)) + ["with a bias"] * row["bias"]
         held = row["holds"]
         head = (
             *(", ".join([f"`{row['kernel']}`", *notes]), row["layout"]),
@@ -68,7 +67,7 @@ def by_target(head: list[str], rows: list[tuple[str, ...]], cells: dict[tuple[tu
 
 
 def meaning_of(problem: Problem) -> str:
-    is_assemble = problem in cover.ASSEMBLE.values()
+    is_assemble = problem.D is None
     layout = f"{problem.layout}, q {problem.q_layout}" if problem.q_layout else problem.layout
     what = [problem.dtype, layout, f"scale {problem.scale}", "K = {} x {}".format(*problem.kernel_size)]
     what += [f"C = {problem.C}", f"G = {problem.groups}" if is_assemble else f"D = {problem.D}"]
@@ -79,27 +78,33 @@ def meaning_of(problem: Problem) -> str:
 
 def traffic() -> str:
     rows = []
-    tiles = {kernel: TILES[kernel]["channels_last"][0] for kernel in ("values", "keys")}
     for name, shape in SHAPES.items():
         ways = {
             "forward": (
-                *(model.forward_bytes(shape), model.flops(shape), model.flops(shape)),
+                *(model.forward_bytes(shape), model.flops(shape)),
                 *(model.official_forward_bytes(shape), 0),
             ),
             "backward": (
                 *(model.backward_bytes(shape), model.backward_flops(shape)),
-                model.executed_backward(shape, **tiles),
                 *(model.official_backward_bytes(shape), model.official_atomics(shape)),
             ),
         }
-        for way, (moved, needed, executed, official, atomics) in ways.items():
-            pairs = [(gpu, work) for gpu in GPUS for work in (needed, executed)]
-            times = [number(1e6 * POINTS * model.roofline(moved, work, gpu)) for gpu, work in pairs]
-            counts = [number(moved), f"{needed:,}", f"{executed:,}"]
-            rows.append([name, way, *counts, *times, number(official), f"{atomics:,}"])
-    times = [f"{gpu}, µs{note}" for gpu in GPUS for note in ("", ", as executed")]
-    head = ["maps", "", "bytes", "FLOPs", "executed", *times, "official bytes", "official atomics"]
-    return table(head, rows)
+        for way, (moved, needed, official, atomics) in ways.items():
+            times = [number(1e6 * POINTS * model.roofline(moved, needed, gpu)) for gpu in GPUS]
+            rows.append([name, way, number(moved), f"{needed:,}", *times, number(official), f"{atomics:,}"])
+    times = [f"{gpu}, µs" for gpu in GPUS]
+    return table(["maps", "", "bytes", "FLOPs", *times, "official bytes", "official atomics"], rows)
+
+
+def loops(found: dict[str, Any]) -> str:
+    """Instructions of a warp for each point, of which multiplications with a sum; barriers of a tap in each loop."""
+    rows, shape = [], Shape()
+    for row in found["loops"]:
+        products = {"attend": shape.C + shape.D, "points": shape.C + 2 * shape.D}.get(row["kernel"], shape.C)
+        cells = [f"`{row['kernel']}`", row["layout"], f"{row['instructions']:,}", number(shape.P * products / 32)]
+        time = number(1e6 * POINTS * model.issued(row["instructions"]))
+        rows.append([*cells, " / ".join(map(str, row["barriers"])), time])
+    return table(["kernel", "format", "instructions", "needed", "barriers", "A100, µs"], rows)
 
 
 def host(found: dict[str, Any]) -> str:
@@ -126,8 +131,8 @@ def loads(found: dict[str, Any]) -> str:
             for name, one in call["maps"].items()
         }
         sizes = [str(call[key]) for key in ("scale", "C", "D")]
-        rows.append([f"`{call['kernel']}`", call["layout"], *sizes, *(ratios.get(name, "") for name in "qkvg")])
-    return table(["kernel", "format", "scale", "C", "D", "q", "k", "v", "g"], rows)
+        rows.append([f"`{call['kernel']}`", call["layout"], *sizes, *(ratios.get(name, "") for name in "qkvgw")])
+    return table(["kernel", "format", "scale", "C", "D", "q", "k", "v", "g", "w"], rows)
 
 
 def sample(found: dict[str, Any]) -> str:
@@ -147,5 +152,9 @@ def page() -> str:
     """docs/gpu.md as it should be."""
     found = json.loads(RESULTS.read_text())
     sections = {"kernels": kernels(found), "cases": cases(found), "host": host(found), "traffic": traffic()}
-    sections |= {"sample": sample(report.load("gpu_sample")), "loads": loads(report.load("gpu_loads"))}
+    sections |= {
+        "loops": loops(found),
+        "sample": sample(report.load("gpu_sample")),
+        "loads": loads(report.load("gpu_loads")),
+    }
     return report.filled(PAGE, "gpu", sections)

@@ -24,12 +24,13 @@ def draw(random: Random) -> tuple[str, Problem, str]:
     """A kernel, a call that launches it, and a target."""
     kernel, scale = random.choice([*KERNELS]), random.choice([1, 2, 2, 3, 4, 5, 6, 7, 8, 11, 13, 16, 20, 1.5, 2.5])
     side = int(LARGE / scale) // 2 * 2 if random.random() < 0.2 else random.choice([30, 32, 64])
+    of_attend = not kernel.startswith("assemble") and (kernel != "scatter" or random.random() < 0.5)
     problem = Problem(
         C=random.choice([1, 3, 16, 19, 64, 100, 256, 256, 1024]),
-        D=random.choice([1, 4, 16, 32, 32, 64, 128, 256, 300]),
+        D=random.choice([1, 4, 16, 32, 32, 64, 128, 256, 300]) if of_attend else None,
         scale=scale,
         kernel_size=random.choice([(3, 3), (5, 5), (5, 5), (1, 3), (7, 7)]),
-        groups=random.choice([1, 1, 4]),
+        groups=1 if of_attend else random.choice([1, 1, 4]),
         low=(side, side),
         dtype=random.choice(["float32", "float32", "bfloat16", "float16", "float64"]),
         layout=random.choice(LAYOUTS),

@@ -104,12 +104,15 @@ def scores(q: Tensor, k: Tensor, bias: Bias, kernel_size: Size, border: str) -> 
 def scores_backward(ds: Tensor, q: Tensor, k: Tensor, bias: Bias, kernel_size: Size) -> list[Tensor]:
     dq = weigh(wide(k), ds, kernel_size)
     dk = scatter(wide(q), ds, size_of(k), kernel_size)
-    grads = [keep_format(dq.to(q.dtype), q), keep_format(dk.to(k.dtype), k)]
-    if bias is not None:
-        ds = ds.unflatten(1, kernel_size)  # [B, Kh, Kw, H, W]
-        drows, dcolumns = ds.sum((0, 2, 4)).T, ds.sum((0, 1, 3)).T  # [H, Kh] [W, Kw]
-        grads += [d.to(table.dtype).contiguous() for d, table in zip((drows, dcolumns), bias, strict=True)]
-    return grads
+    return [keep_format(dq.to(q.dtype), q), keep_format(dk.to(k.dtype), k), *bias_backward(ds, bias, kernel_size)]
+
+
+def bias_backward(ds: Tensor, bias: Bias, kernel_size: Size) -> list[Tensor]:
+    if bias is None:
+        return []
+    ds = ds.unflatten(1, kernel_size)  # [B, Kh, Kw, H, W]
+    drows, dcolumns = ds.sum((0, 2, 4)).T, ds.sum((0, 1, 3)).T  # [H, Kh] [W, Kw]
+    return [d.to(table.dtype).contiguous() for d, table in zip((drows, dcolumns), bias, strict=True)]
 
 
 def weights(s: Tensor, normalize: str) -> Tensor:

@@ -16,7 +16,7 @@ FORWARD = (
     *("conv_transpose", "grid_sample", "copy", "gemm"),
 )
 TRAINED = tuple(f"{name}, trained" for name in FORWARD[:-2])
-GPU_FORWARD = (*FORWARD[:-2], *RIVALS, *FORWARD[-2:])
+GPU_FORWARD = (*FORWARD[:-2], "assemble", *RIVALS, *FORWARD[-2:])
 GPU_TRAINED = tuple(f"{name}, trained" for name in GPU_FORWARD[:-2])
 
 

@@ -67,6 +67,7 @@ def peers(
         "bicubic": Peer(partial(F.interpolate, scale_factor=SCALE, mode="bicubic"), (v,)),
         "conv_transpose": Peer(partial(F.conv_transpose2d, stride=SCALE), (v, weight)),
         "grid_sample": Peer(partial(F.grid_sample, padding_mode="border", align_corners=False), (v, grid)),
+        "assemble": Peer(sapa.assemble, (v, weights)),
         "official extension": Peer(partial(rivals.official, kernel_size=K), attended),
         "mmcv carafe": Peer(partial(rivals.carafe, kernel_size=K), (v, weights)),
         "copy": Peer(torch.clone, (random(B, C, H, W),)),

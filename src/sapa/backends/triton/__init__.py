@@ -38,7 +38,7 @@ def why_not(device: torch.device | None = None) -> str | None:
     if device is not None and device.type not in (("cpu",) if is_interpreted() else DEVICES):
         runs_on = "cpu while TRITON_INTERPRET is 1" if is_interpreted() else "cuda and xpu"
         return f"it runs on {runs_on}, not on {device.type}"
-    if find_spec("triton") is None:
+    if _is_missing():
         return "triton is not installed; it comes with PyTorch for CUDA, ROCm and XPU"
     if is_interpreted():
         return None
@@ -50,6 +50,11 @@ def why_not(device: torch.device | None = None) -> str | None:
 def is_interpreted() -> bool:
     """Whether Triton runs kernels in Python, on the processor: slowly, and to look at them."""
     return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@cache
+def _is_missing() -> bool:
+    return find_spec("triton") is None
 
 
 @cache

@@ -1,10 +1,11 @@
 """Which tile a kernel is launched with: one that does not spill, or the fastest if asked to measure.
 
 The first tile of the table is taken, and cut until the compiler keeps everything in registers. That depends on no
-measurement: nothing waits for the device, and sums are made in the same order on every run. SAPA_TUNE=1 in the
-environment lets the tiles compete instead: each kernel is measured once for a shape, which waits for the device, and
-what was found is kept on disk beside Triton's compiled kernels. Nothing can be measured while a graph is captured:
-there, a shape that this process has tuned takes the tile it has found, any other the first, cut where it spills.
+measurement: nothing waits for the device, and sums are made in the same order on every run. Where the table has two,
+as for `attend` in channels_last, SAPA_TUNE=1 in the environment lets them compete: they are measured once for a shape,
+which waits for the device, and what was found is kept on disk beside Triton's compiled kernels. Nothing can be measured
+while a graph is captured: there, a shape that this process has tuned takes the tile it has found, any other the first,
+cut where it spills.
 """
 
 import math
@@ -20,11 +21,10 @@ from triton import OutOfResources
 from triton.runtime.errors import PTXASError
 
 from sapa.backends.triton import DEVICES, is_interpreted
-from sapa.backends.triton.fit import Meta
+from sapa.backends.triton.fit import FEWEST_CHANNELS, Meta
 from sapa.backends.triton.plan import Plan
 
 KEY = ("C", "D", "G", "sizes")
-FEWEST_CHANNELS = 16
 
 _tuned: dict[tuple[Any, ...], Meta] = {}  # what was found in this process
 _choosing = Lock()  # Triton loads and tunes a kernel in one thread at a time
@@ -34,34 +34,44 @@ _refused: set[Any] = set()  # kernels that the device has not taken; Triton says
 def choose(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
     """The constants for a plan, which keeps them unless a recording had to do without a measurement."""
     with _choosing:
-        if plan.chosen is None and len(plan.candidates) > 1 and is_tuning():
-            return _fastest(kernel, plan, arguments)
-        if plan.chosen is None:
-            plan.chosen = without_spills(kernel, plan, arguments)
-        return plan.chosen
+        if plan.chosen is not None:
+            return plan.chosen
+        try:
+            if len(plan.candidates) > 1 and is_tuning():
+                return _fastest(kernel, plan, arguments)
+            plan.chosen = without_spills(kernel, plan, plan.candidates[0], arguments)
+            return plan.chosen
+        except Exception as error:
+            if not is_capturing():
+                raise
+            raise RuntimeError(
+                "a graph is being recorded, which takes only kernels that are loaded: before the recording, make the "
+                "same call once, on maps of the same sizes, strides and types, forward and backward if both are in it"
+            ) from error
 
 
 def _fastest(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
-    choices = tuple(tuple(meta.items()) for meta in plan.candidates)
     shape = tuple(arguments[name] for name in KEY if name in kernel.arg_names)
     kinds = tuple((x.dtype, x.device) for x in arguments.values() if isinstance(x, torch.Tensor))
-    key = (kernel, choices, shape, kinds)
+    key = (kernel, tuple(tuple(meta.items()) for meta in plan.candidates), shape, kinds)
     if key not in _tuned:
         if is_capturing():
-            return without_spills(kernel, plan, arguments)
-        tuner = _tuner(kernel, choices)
+            return without_spills(kernel, plan, plan.candidates[0], arguments)
+        fitting = [without_spills(kernel, plan, meta, arguments) for meta in plan.candidates]
+        # of two that fit, a tuner remembers which it was for a shape, and does not ask on which device
+        tuner = _tuner(kernel, tuple(tuple(meta.items()) for meta in fitting), kinds[0][1])
         tuner[plan.programs](**arguments)
         _tuned[key] = tuner.best_config.all_kwargs()
     plan.chosen = _tuned[key]
     return plan.chosen
 
 
-def without_spills(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
-    """The first tile, or the first smaller one whose registers suffice, or else the one that spills least."""
+def without_spills(kernel: Any, plan: Plan, first: Meta, arguments: Mapping[str, Any]) -> Meta:
+    """This tile, or the first smaller one whose registers suffice, or else the one that spills least."""
     if is_interpreted():
-        return plan.candidates[0]
+        return first
     tried = []
-    for meta in smaller(plan.candidates[0]):
+    for meta in smaller(first):
         try:
             spilled = spills(kernel.run(grid=plan.programs, warmup=True, **arguments, **meta))
         except PTXASError:
@@ -76,8 +86,7 @@ def smaller(meta: Meta) -> Iterator[Meta]:
     """A tile, and what is left of it by halves: fewer cells, then fewer channels of one, and only then a part of it."""
     yield meta
     for name, least in (("N", 1), ("BC", FEWEST_CHANNELS), ("U", 1)):
-        # of a block that has all channels, the kernel was told so
-        while meta[name] > least and not (name == "BC" and meta.get("ONE_C")):
+        while meta[name] > least:
             meta = meta | {name: meta[name] // 2}
             yield meta
 
@@ -105,7 +114,8 @@ def is_capturing() -> bool:
 
 
 @cache
-def _tuner(kernel: Any, candidates: tuple[tuple[tuple[str, Any], ...], ...]) -> Any:
+def _tuner(kernel: Any, candidates: tuple[tuple[tuple[str, Any], ...], ...], device: torch.device) -> Any:
+    """One for each device."""
     configs = []
     for meta in map(dict, candidates):
         options = {name: meta.pop(name) for name in ("num_warps", "maxnreg") if name in meta}

@@ -21,6 +21,7 @@ ENOUGH = 2**17  # threads, about as many as a large GPU runs at once: up to ther
 AT_ONCE = 16  # points of a cell that a program of low-res points takes in one turn
 ALL_REGISTERS = 65536  # of a multiprocessor; a program may take them all
 MOST_OF_A_CELL = 256  # points that one program holds
+FEWEST_CHANNELS = 16  # of a block that is cut
 FULL = (4, 16, 64, 256)  # points of a cell that fill a tile, whose sides are powers of two
 
 
@@ -40,6 +41,7 @@ class Work:
     is_ragged: bool = False  # a planar map whose rows Triton does not know to be aligned
     is_mixed: bool = False  # some maps are planar, some channels_last
     is_large: bool = False  # offsets of 64 bits
+    is_half: bool = False
     is_double: bool = False
     taps: int | None = None  # of a window, where a program holds whole windows
     times: int = 1  # samples and groups
@@ -78,6 +80,8 @@ def meta_of(tile: Tile, kernel: Any, work: Work, target: GPUTarget | None) -> Me
     """The constants of a kernel for this tile: cells are more where channels are few, threads where there is more."""
     if work.is_double and target is not None:
         tile = one_number_a_thread(tile)
+    if work.is_half:  # of which a load has eight, so that a thread holds more of a query
+        tile = replace(tile, BD=min(tile.BD, 32))
     BC, BD = (min(most, triton.next_power_of_2(n)) for most, n in ((tile.BC, work.C), (tile.BD, work.D or work.C)))
     spare = tile.BC // BC if work.D is None else min(tile.BC // BC, tile.BD // BD)
     halved = 0 if work.is_double or target is None else halvings(tile, work, spare)
@@ -94,12 +98,14 @@ def meta_of(tile: Tile, kernel: Any, work: Work, target: GPUTarget | None) -> Me
     elif target is not None:
         more = max(1, min(cell // held, most_warps // warps))
         fewer = max(1, min(cell // (held * more), windows // held, most_cuts(tile, work)))
-        held, warps, BC = held * more * fewer, warps * more, min(BC, tile.BC // fewer)
+        held, warps = held * more * fewer, warps * more
+        if fewer > 1:  # all threads are taken, and weights take what a thread has left
+            BC = min(BC, max(FEWEST_CHANNELS, tile.BC // (2 * fewer)))
     U = max(1, min(held, cell) // work.V)
     N = min(max(1, held // (U * work.V)), triton.next_power_of_2(work.cells))
     found = {"U": U, "V": work.V, "N": N, "BC": BC, "BD": BD}
     found |= shares(work, ceil(work.phases, U * work.V), ceil(work.cells, N) * work.times, BC, warps)
-    found |= {"ONE_C": work.C <= BC, "ONE_D": work.D is not None and work.D <= BD}
+    found |= {"LAST": work.layout == "channels_last"}
     options = options_of(warps, tile.registers, target)
     return {key: value for key, value in found.items() if key in kernel.arg_names} | options
 
@@ -130,7 +136,7 @@ def most_cuts(tile: Tile, work: Work) -> int:
     """By how much fewer a block's channels may be so that a program holds a whole cell at once."""
     if tile.registers > FORWARD or work.is_double:
         return 1
-    return max(1, tile.BC // (16 if work.is_regular else 32))
+    return max(1, tile.BC // (FEWEST_CHANNELS if work.is_regular else 2 * FEWEST_CHANNELS))
 
 
 def one_number_a_thread(tile: Tile) -> Tile:
@@ -143,8 +149,9 @@ def halvings(tile: Tile, work: Work, spare: int) -> int:
     """How often the points of a program are halved, as a call needs more registers for each. Found by compiling."""
     takes, is_forward = work.takes(tile), tile.registers == FORWARD
     if work.T is not None:
-        is_scattered = work.is_uneven and work.layout == "planar"
-        return int(is_forward and (takes > 1 or work.phases == 1 or is_scattered))
+        if is_forward:
+            return int(takes > 1 or work.phases == 1 or work.is_uneven)
+        return int(work.is_uneven and (takes > 0 or work.T > 32))
     if is_forward:
         return halvings_of_weights(work, takes)
     alone = 1 + work.is_uneven if work.phases == 1 else 0
@@ -154,7 +161,7 @@ def halvings(tile: Tile, work: Work, spare: int) -> int:
 def halvings_of_weights(work: Work, takes: int) -> int:
     """For `assemble`, which loads a weight for each point, at an address of its own where cells are not regular."""
     if work.layout == "planar":
-        return 0 if work.is_regular else 1
+        return (takes > 0) + (not work.is_regular)
     return (work.phases > 4) + (takes > 0) if work.is_regular else 3
 
 

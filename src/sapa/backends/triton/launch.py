@@ -11,12 +11,12 @@ from triton.runtime import driver
 
 from sapa.backends.triton import DEVICES, is_interpreted
 from sapa.backends.triton.choice import choose, is_tuning
-from sapa.backends.triton.fit import Sizes
+from sapa.backends.triton.fit import Sizes, ceil
 from sapa.backends.triton.plan import INT32, Plan, plan_of
 from sapa.checks import describe
 from sapa.geometry import Size, memory_format, size_of
 
-MOST_CELLS = INT32 - 2**16  # so that they fit 32 bits also when they are rounded up to whole blocks
+MOST = INT32 - 2**16  # cells, or points of one: so that they fit 32 bits also when rounded up to whole blocks
 CAPACITY = 1024
 _plans: dict[tuple[object, ...], Plan] = {}  # from the oldest to the youngest
 
@@ -58,8 +58,11 @@ def run(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> None:
 
 
 def _looks(x: Any) -> object:
-    """What a plan sees of an argument, and the compiler: it asks of an address whether 16 divides it."""
-    return (x.shape, x.stride(), x.dtype, x.data_ptr() % 16) if isinstance(x, Tensor) else x
+    """What a plan sees of an argument, and the compiler: whether 16 divides its address; on AMD, how much is there."""
+    if not isinstance(x, Tensor):
+        return x
+    is_short = torch.version.hip is not None and x.untyped_storage().nbytes() < INT32
+    return x.shape, x.stride(), x.dtype, x.data_ptr() % 16, is_short
 
 
 def current_target() -> GPUTarget | None:
@@ -75,15 +78,15 @@ def on_device_of(x: Tensor) -> AbstractContextManager[Any]:
 def sizes_of(function: str, high: Tensor, kernel_size: Size, **low: Tensor) -> Sizes:
     """The sizes of a call, with the low-res map given by its name."""
     ((name, x),) = low.items()
-    h, w = size_of(x)
-    if h * w > MOST_CELLS:
-        raise ValueError(
-            f"{function}: {describe(name, x, 'B C h w')}: {h * w} low-res points, which the Triton kernels count in "
-            f"32 bits, to {MOST_CELLS}. Cut the maps into strips, or call it under sapa.use_backend('reference')."
-        )
-    return (*size_of(high), h, w, *kernel_size)
+    (H, W), (h, w) = size_of(high), size_of(x)
+    for number, what in ((h * w, "low-res points"), (ceil(H, h) * ceil(W, w), "high-res points for each of its own")):
+        if number > MOST:
+            raise ValueError(
+                f"{function}: {describe(name, x, 'B C h w')}: {number} {what}, which the Triton kernels count in "
+                f"32 bits, to {MOST}. Cut the maps into strips, or call it under sapa.use_backend('reference')."
+            )
+    return (H, W, h, w, *kernel_size)
 
 
-def empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    layout = memory_format(like)
-    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=layout)
+def empty(shape: tuple[int, ...], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    return torch.empty(shape, dtype=dtype or like.dtype, device=like.device, memory_format=memory_format(like))

@@ -3,8 +3,6 @@
 import triton
 import triton.language as tl
 
-from sapa.backends.triton.tiles import channels
-
 
 @triton.jit
 def low(strides, c, i, j):
@@ -16,12 +14,6 @@ def low(strides, c, i, j):
 def high(strides, c, y, x):
     """Where channels of high-res points lie: [U, channels, N, V]."""
     return (c * strides[1])[None, :, None, None] + (y * strides[2] + x * strides[3])[:, None, :, :]
-
-
-@triton.jit
-def plane(number, y, x, sizes):
-    """Where a number of each point lies that has a plane of its own: [U, N, V]."""
-    return (number * sizes[0] + y) * sizes[1] + x
 
 
 @triton.jit
@@ -43,6 +35,13 @@ def load_once(a, strides, c, is_channel, y, x, is_point, ACC: tl.constexpr):
 
 
 @triton.jit
+def load_tap(w, strides, p, y, x, is_point, ACC: tl.constexpr):
+    """The weights of one tap: [U, 1, N, V]."""
+    at = (p * strides[1] + y * strides[2] + x * strides[3])[:, None, :, :]
+    return tl.load(w + at, mask=is_point[:, None, :, :], other=0).to(ACC)
+
+
+@triton.jit
 def store_low(a, strides, c, is_channel, i, j, is_low, values):
     tl.store(a + low(strides, c, i, j), values.to(a.dtype.element_ty), mask=is_channel[:, None] & is_low[None, :])
 
@@ -54,35 +53,28 @@ def store_high(a, strides, c, is_channel, y, x, is_point, values):
 
 
 @triton.jit
+def sums_of(out, strides, c, C, y, x, is_point, ACC: tl.constexpr):
+    """Zeros for sums that will be stored here, [U, channels, N, V], by a load that never happens.
+
+    It is for the compiler: so they are laid out as they will be stored, and values are loaded to where they are summed.
+    With `tl.zeros`, which have no place of their own, each value is exchanged between all threads.
+    """
+    return tl.load(out + high(strides, c, y, x), mask=is_point[:, None, :, :] & (C < 0), other=0).to(ACC)
+
+
+@triton.jit
 def spread(w, value):
-    """w[p] value[c(p) + t] for all channels: [U, N, V] and [channels, N] to [U, channels, N, V]."""
-    return w[:, None, :, :] * value[None, :, :, None]
+    """w[p] value[c(p) + t] for all channels: [U, 1, N, V] and [channels, N] to [U, channels, N, V]."""
+    return w * value[None, :, :, None]
 
 
 @triton.jit
 def gather(w, value):
-    """sum_p w[p] value[p] over the points of each cell: [U, N, V] and [U, channels, N, V] to [channels, N]."""
-    return tl.sum(tl.sum(w[:, None, :, :] * value, 3), 0)
+    """sum_p w[p] value[p] over the points of each cell: [U, 1, N, V] and [U, channels, N, V] to [channels, N]."""
+    return tl.sum(tl.sum(w * value, 3), 0)
 
 
 @triton.jit
 def inner(pull, value):
-    """<pull[p], value[i]> over the channels of a tile: [U, channels, N, V] and [channels, N] to [U, N, V]."""
-    return tl.sum(pull * value[None, :, :, None], 1)
-
-
-@triton.jit
-def dot(
-    a, a_strides, y, x, is_point, b, b_strides, i, j, is_low, C, BC: tl.constexpr, ONE: tl.constexpr,
-    INDEX: tl.constexpr, ACC: tl.constexpr,
-):  # fmt: skip
-    """<a[p], b[i]> over all channels: points [U, N, V], and one low-res point [N] for all points of a cell.
-
-    In ONE block, a tile that the loop around leaves alone stays in registers.
-    """
-    total = tl.zeros(x.shape, ACC)
-    for n in range(1 if ONE else tl.cdiv(C, BC)):
-        c, is_channel = channels(n, C, BC, INDEX)
-        pull = load_high(a, a_strides, c, is_channel, y, x, is_point, ACC)
-        total += inner(pull, load_low(b, b_strides, c, is_channel, i, j, is_low, ACC))
-    return total
+    """<pull[p], value[i]> over the channels of a tile: [U, channels, N, V] and [channels, N] to [U, 1, N, V]."""
+    return tl.sum(pull * value[None, :, :, None], 1, keep_dims=True)

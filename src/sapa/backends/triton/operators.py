@@ -1,12 +1,13 @@
 """The operators, as `reference.py` defines them, on the kernels."""
 
-from functools import partial
+import math
 
 import torch
 from torch import Tensor
 
-from sapa.backends.reference import Bias
+from sapa.backends.reference import Bias, bias_backward
 from sapa.backends.triton import assembly, backward, forward
+from sapa.backends.triton.fit import Sizes
 from sapa.backends.triton.launch import empty, launch, sizes_of
 from sapa.geometry import Size, size_of
 
@@ -35,20 +36,27 @@ def attend_backward(
 ) -> list[Tensor]:
     C, D = v.shape[1], q.shape[1]
     dq, dk, dv = (empty(tuple(x.shape), x) for x in (q, k, v))
-    # peak, one over the sum, and delta of each point
-    state = torch.empty((len(q), 3, *size_of(q)), dtype=_wide(v), device=v.device)
-    parts = None if bias is None else state.new_empty((len(q), sum(kernel_size), *size_of(q)))
-    options = {"C": C, "D": D, "NORMALIZE": normalize, "BORDER": border, "state": state, **_tables(bias, v)}
-    run = partial(launch, sizes=sizes_of("attend", q, kernel_size, k=k), **options)
-
-    maps = {"g": g, "q": q, "k": k, "v": v}
-    run("points", backward.points_kernel, {"dq": dq, **maps}, owns="points", parts=parts)
-    run("values", backward.values_kernel, {"dv": dv, "g": g, "q": q, "k": k}, owns="cells", cut="BC")
-    run("keys", backward.keys_kernel, {"dk": dk, **maps}, owns="cells", cut="BD")
-    if bias is None or parts is None:
-        return [dq, dk, dv]
-    sums = [one.sum((0, 3 - axis)).T for axis, one in enumerate(parts.split(kernel_size, 1))]  # [H, Kh], [W, Kw]
-    return [dq, dk, dv, *(one.to(table.dtype).contiguous() for one, table in zip(sums, bias, strict=True))]
+    # w and ds: made here rather than kept from the forward pass, and gone with this call
+    P = math.prod(kernel_size)
+    windows = empty((len(g), 2 * P, *size_of(g)), g, dtype=_wide(g))
+    sizes = sizes_of("attend", q, kernel_size, k=k)
+    launch(
+        "points",
+        backward.points_kernel,
+        {"dq": dq, "windows": windows, "g": g, "q": q, "k": k, "v": v},
+        sizes=sizes,
+        owns="points",
+        cut=None,
+        C=C,
+        D=D,
+        NORMALIZE=normalize,
+        BORDER=border,
+        **_tables(bias, v),
+    )
+    w, ds = windows.split(P, 1)
+    _scatter(dv, g, w, sizes, groups=1)
+    _scatter(dk, q, ds, sizes, groups=1)
+    return [dq, dk, dv, *bias_backward(ds, bias, kernel_size)]
 
 
 def assemble(v: Tensor, w: Tensor, kernel_size: Size, groups: int) -> Tensor:
@@ -68,13 +76,32 @@ def assemble(v: Tensor, w: Tensor, kernel_size: Size, groups: int) -> Tensor:
 
 
 def assemble_backward(g: Tensor, v: Tensor, w: Tensor, kernel_size: Size, groups: int) -> list[Tensor]:
-    C = v.shape[1] // groups
     dv, dw = empty(tuple(v.shape), v), empty(tuple(w.shape), w)
-    run = partial(launch, sizes=sizes_of("assemble", w, kernel_size, v=v), C=C, G=groups)
-
-    run("assemble_values", assembly.assemble_values_kernel, {"dv": dv, "g": g, "w": w}, owns="cells", cut="BC")
-    run("assemble_weights", assembly.assemble_weights_kernel, {"dw": dw, "g": g, "v": v}, owns="points")
+    sizes = sizes_of("assemble", w, kernel_size, v=v)
+    _scatter(dv, g, w, sizes, groups)
+    launch(
+        "assemble_weights",
+        assembly.assemble_weights_kernel,
+        {"dw": dw, "g": g, "v": v},
+        sizes=sizes,
+        owns="points",
+        C=v.shape[1] // groups,
+        G=groups,
+    )
     return [dv, dw]
+
+
+def _scatter(out: Tensor, a: Tensor, w: Tensor, sizes: Sizes, groups: int) -> None:
+    launch(
+        "scatter",
+        assembly.scatter_kernel,
+        {"out": out, "a": a, "w": w},
+        sizes=sizes,
+        owns="cells",
+        cut="BC",
+        C=out.shape[1] // groups,
+        G=groups,
+    )
 
 
 def _wide(x: Tensor) -> torch.dtype:

@@ -51,6 +51,7 @@ def plan_of(
         is_ragged=layouts[0] == "planar" and low_w % ALIGNED != 0,
         is_mixed=len(set(layouts)) > 1,
         is_large=is_large,
+        is_half=main.dtype.itemsize == 2,
         is_double=is_double,
         taps=sizes[4] * sizes[5] if "T" in kernel.arg_names else None,
         times=times,
@@ -74,8 +75,9 @@ def programs_of(work: Work, channels: int, cut: str | None, meta: Meta) -> tuple
 def needs_int64(maps: list[Any], sizes: Sizes) -> bool:
     """Whether an offset inside a sample, or a number on the way to a point, may not fit 32 bits."""
     H, W, low_h, low_w = sizes[:4]
+    # of a map the place of a sample is always of 64 bits; the tables of a bias have two dimensions
     reach = [
-        sum((n - 1) * abs(step) for n, step in zip(x.shape[1:], x.stride()[1:], strict=True))
+        sum((n - 1) * abs(step) for n, step in zip(x.shape[-3:], x.stride()[-3:], strict=True))
         for x in maps
         if isinstance(x, Tensor)
     ]

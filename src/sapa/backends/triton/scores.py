@@ -1,28 +1,9 @@
-"""Inside the kernels: scores, and how they become weights, as `reference.py` has it."""
+"""Inside the kernels: how scores become weights, as `reference.py` has it."""
 
 import triton
 import triton.language as tl
 
-from sapa.backends.triton.maps import dot, plane
-from sapa.backends.triton.tiles import is_inside
-
 EPSILON = tl.constexpr(1e-6)
-
-
-@triton.jit
-def score(
-    q, q_strides, y, x, is_point, k, k_strides, i, j, rows, columns, ty, tx, D, sizes,
-    BD: tl.constexpr, ONE: tl.constexpr, BORDER: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
-):  # fmt: skip
-    """s[p, t] for points [U, N, V] and the low-res point [N] at their tap (ty, tx); -inf leaves the tap out."""
-    is_low = is_inside(i, j, sizes)
-    s = dot(q, q_strides, y, x, is_point, k, k_strides, i, j, is_low, D, BD, ONE, INDEX, ACC)
-    if rows is not None:
-        s += tl.load(rows + y * sizes[4] + ty, mask=is_point, other=0)
-        s += tl.load(columns + x * sizes[5] + tx, mask=is_point, other=0)
-    if BORDER == "mask":
-        s = tl.where(is_low[None, :, None], s, float("-inf"))
-    return s
 
 
 @triton.jit
@@ -77,22 +58,3 @@ def one_over(mass, NORMALIZE: tl.constexpr):
     else:
         inverse = 1 / (mass + EPSILON)
     return inverse
-
-
-@triton.jit
-def score_gradient(
-    state, g, g_strides, q, q_strides, y, x, is_point, k, k_strides, v, v_strides, i, j, is_low, rows, columns,
-    ty, tx, C, D, sizes, BC: tl.constexpr, BD: tl.constexpr, ONE_C: tl.constexpr, ONE_D: tl.constexpr,
-    NORMALIZE: tl.constexpr, BORDER: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
-):  # fmt: skip
-    """ds[p, t] of points [U, N, V] and the low-res point [N] at their tap, from what `points_kernel` has left."""
-    s = score(
-        q, q_strides, y, x, is_point, k, k_strides, i, j, rows, columns, ty, tx, D, sizes,
-        BD, ONE_D, BORDER, INDEX, ACC,
-    )  # fmt: skip
-    dw = dot(g, g_strides, y, x, is_point, v, v_strides, i, j, is_low, C, BC, ONE_C, INDEX, ACC)
-    peak = tl.load(state + plane(0, y, x, sizes), mask=is_point, other=0)
-    inverse = tl.load(state + plane(1, y, x, sizes), mask=is_point, other=0)
-    delta = tl.load(state + plane(2, y, x, sizes), mask=is_point, other=0)
-    w = activation(s, peak, NORMALIZE) * inverse
-    return tl.where(is_point, slope(s, w, inverse, NORMALIZE) * (dw - delta), 0)

@@ -36,11 +36,8 @@ TILES: dict[str, dict[str, tuple[Tile, ...]]] = {
         # two points for a thread, so that it loads their weights at once
         "planar": (Tile(128, 8, 32, 2, FORWARD),),
     },
-    # one BD for all three: weights sum to one if a score is summed as it was for the peak
-    "points": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
-    "values": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
-    "keys": {"channels_last": (Tile(32, 32, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
-    "assemble_values": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
+    "points": {"channels_last": (Tile(32, 64, 64, 4),), "planar": (Tile(32, 32, 64, 4),)},
+    "scatter": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
     "assemble_weights": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 64, 32, 4),)},
 }
 # the interpreter takes its time for each program, not for each point

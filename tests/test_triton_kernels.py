@@ -220,6 +220,22 @@ def test_sums_of_narrow_types_are_made_in_float32(dtype: torch.dtype) -> None:
         torch.testing.assert_close(actual.double(), expected, rtol=torch.finfo(dtype).eps, atol=1e-5)
 
 
+@pytest.mark.parametrize("layout", ["NCHW", "channels_last"])
+def test_a_window_of_one_has_no_gradient_of_its_score(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even a rounded one, in several blocks of channels: dw - sum(w dw) is a number minus itself."""
+    from triton.backends.compiler import GPUTarget
+
+    from sapa.backends.triton import launch
+
+    monkeypatch.setattr(launch, "current_target", lambda: GPUTarget("cuda", 80, 32))
+    monkeypatch.setattr(launch, "choose", lambda kernel, plan, _: plan.candidates[0])
+    q, k, v, g = (x.float() for x in maps(256, 32, (2, 4), (1, 2), layout=layout))
+    dq, dk, dv = kernels.attend_backward(g, q, k, v, None, (1, 1), "softmax", "zero")
+    assert not dq.any()
+    assert not dk.any()
+    torch.testing.assert_close(dv, reference.attend_backward(g, q, k, v, None, (1, 1), "softmax", "zero")[2])
+
+
 def test_softplus_of_very_negative_scores_keeps_its_digits() -> None:
     q, k, v = torch.full((1, 1, 1, 2), -20.0), torch.tensor([[[[1.0, 1.1]]]]), torch.tensor([[[[1.0, 2.0]]]])
     window = (None, (1, 3), "softplus", "mask")
@@ -232,9 +248,7 @@ def test_compiled_in_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "attend", lambda *args, run=kernels.attend: calls.append("attend") or run(*args))
     q, k, v = (x.float().requires_grad_() for x in maps(2, 2, (4, 4), (2, 2))[:3])
     with sapa.use_backend("triton"):
-        compiled = torch.compile(
-            lambda q, k, v: 2 * sapa.attend(q, k, v, kernel_size=(1, 3)), fullgraph=True, backend="aot_eager"
-        )
+        compiled = torch.compile(lambda q, k, v: 2 * sapa.attend(q, k, v, kernel_size=(1, 3)), fullgraph=True)
         y = compiled(q, k, v)
         (dq,) = torch.autograd.grad(y.sum(), q)
     expected = 2 * reference.attend(q, k, v, None, (1, 3), "softmax", "zero")

@@ -78,36 +78,43 @@ def neighbours(SX: int, layout: str) -> int:
 
 def meta_of(tile: Tile, kernel: Any, work: Work, target: GPUTarget | None) -> Meta:
     """The constants of a kernel for this tile: cells are more where channels are few, threads where there is more."""
-    if work.is_double and target is not None:
-        tile = one_number_a_thread(tile)
-    if work.is_half:  # of which a load has eight, so that a thread holds more of a query
-        tile = replace(tile, BD=min(tile.BD, 32))
+    tile = tile if target is None else for_type(tile, work)
     BC, BD = (min(most, triton.next_power_of_2(n)) for most, n in ((tile.BC, work.C), (tile.BD, work.D or work.C)))
     spare = tile.BC // BC if work.D is None else min(tile.BC // BC, tile.BD // BD)
     halved = 0 if work.is_double or target is None else halvings(tile, work, spare)
-    held = max(1, min(spare * tile.points, max(tile.points, MOST_POINTS * 32 * tile.warps)) >> halved)
+    held, warps = (
+        max(1, min(spare * tile.points, max(tile.points, MOST_POINTS * 32 * tile.warps)) >> halved),
+        tile.warps,
+    )
     cell = min(MOST_OF_A_CELL, triton.next_power_of_2(work.phases // work.V) * work.V)
-    warps, most_warps = tile.warps, ALL_REGISTERS // (32 * tile.registers) // (1 + work.is_double)
-    windows = held
-    if work.T is not None and target is not None:
-        warps = min(most_warps, max(warps, work.T // (32 * OF_WINDOWS)))
-        windows = max(1, 32 * OF_WINDOWS * warps // work.T)
-        held = min(held, windows)
     if work.owns == "cells":
         cell = min(cell, max(work.V, AT_ONCE >> halved))
     elif target is not None:
-        more = max(1, min(cell // held, most_warps // warps))
-        fewer = max(1, min(cell // (held * more), windows // held, most_cuts(tile, work)))
-        held, warps = held * more * fewer, warps * more
-        if fewer > 1:  # all threads are taken, and weights take what a thread has left
-            BC = min(BC, max(FEWEST_CHANNELS, tile.BC // (2 * fewer)))
+        held, warps, BC = for_whole_cells(tile, work, held, cell, BC)
     U = max(1, min(held, cell) // work.V)
     N = min(max(1, held // (U * work.V)), triton.next_power_of_2(work.cells))
-    found = {"U": U, "V": work.V, "N": N, "BC": BC, "BD": BD}
+    found = {"U": U, "V": work.V, "N": N, "BC": BC, "BD": BD, "LAST": work.layout == "channels_last"}
     found |= shares(work, ceil(work.phases, U * work.V), ceil(work.cells, N) * work.times, BC, warps)
-    found |= {"LAST": work.layout == "channels_last"}
     options = options_of(warps, tile.registers, target)
     return {key: value for key, value in found.items() if key in kernel.arg_names} | options
+
+
+def for_whole_cells(tile: Tile, work: Work, held: int, cell: int, BC: int) -> tuple[int, int, int]:
+    """Points, warps and channels of a program that makes a cell at once, if there are registers for it.
+
+    A large window takes points, then threads; a large cell takes threads, and when all are taken, channels.
+    """
+    warps, windows = tile.warps, held
+    most_warps = ALL_REGISTERS // (32 * tile.registers) // (1 + work.is_double)
+    if work.T is not None:
+        warps = min(most_warps, max(warps, work.T // (32 * OF_WINDOWS)))
+        windows = max(1, 32 * OF_WINDOWS * warps // work.T)
+        held = min(held, windows)
+    more = max(1, min(cell // held, most_warps // warps))
+    fewer = max(1, min(cell // (held * more), windows // held, most_cuts(tile, work)))
+    if fewer > 1:  # twice as few, as weights take what a thread has left
+        BC = min(BC, max(FEWEST_CHANNELS, tile.BC // (2 * fewer)))
+    return held * more * fewer, warps * more, BC
 
 
 def shares(work: Work, turns: int, blocks: int, BC: int, warps: int) -> Meta:
@@ -139,8 +146,12 @@ def most_cuts(tile: Tile, work: Work) -> int:
     return max(1, tile.BC // (FEWEST_CHANNELS if work.is_regular else 2 * FEWEST_CHANNELS))
 
 
-def one_number_a_thread(tile: Tile) -> Tile:
-    """For float64, whose numbers take two registers each."""
+def for_type(tile: Tile, work: Work) -> Tile:
+    """Numbers of float64 take two registers each; of half types a load has eight, so that a thread holds more."""
+    if work.is_half:
+        return replace(tile, BD=min(tile.BD, 32))
+    if not work.is_double:
+        return tile
     BC = min(tile.BC, 32)
     return replace(tile, points=tile.warps * 32 // BC, BC=BC)
 

@@ -13,7 +13,12 @@ from bench.gpu.build import TARGETS, Driver, Problem, prepare
 from sapa.backends.triton import choice, launch
 from sapa.bench.timing import interleaved
 
-CALLS = {"attend": "attend", "attend, backward": "points", "assemble": "assemble"}  # each named by one of its kernels
+# each with one of its kernels
+CALLS = {
+    "attend": ("attend", Problem()),
+    "attend, backward": ("points", Problem()),
+    "assemble": ("assemble", Problem(D=None)),
+}
 SECONDS = 1.0
 
 
@@ -21,8 +26,8 @@ def measure(seconds: float = SECONDS) -> list[dict[str, Any]]:
     """Microseconds of each call, the three parts mixed: the first like it, any later one, and Triton's part of it."""
     driver.set_active(cast(Any, Driver(TARGETS["sm_80"])))
     run, rows = JITFunction.run, []
-    for name, kernel in CALLS.items():
-        again, launches = prepare(kernel, Problem()), []
+    for name, (kernel, problem) in CALLS.items():
+        again, launches = prepare(kernel, problem), []
 
         def note(self: Any, grid: Any, warmup: bool, launches: Any = launches, **arguments: Any) -> None:
             if not warmup:

@@ -193,10 +193,10 @@ def test_offsets_grow_to_64_bits_only_where_they_must() -> None:
 def test_offsets_count_what_is_kept_for_each_point() -> None:
     from sapa.backends.triton.plan import needs_int64
 
-    g, state = (torch.empty(1, C, 30_000, 30_000, device="meta") for C in (1, 3))
-    sizes = (30_000, 30_000, 15_000, 15_000, 5, 5)
+    g, windows = (torch.empty(1, C, 8000, 8000, device="meta") for C in (1, 2 * 25))
+    sizes = (8000, 8000, 4000, 4000, 5, 5)
     assert not needs_int64([g, None, "softmax"], sizes)
-    assert needs_int64([g, state], sizes)
+    assert needs_int64([g, windows], sizes)
     rows, columns = torch.empty(2**27, 17, device="meta"), torch.empty(1, 17, device="meta")
     assert needs_int64([rows, columns], (2**27, 1, 1, 1, 17, 17))
 

@@ -4,6 +4,7 @@ They run in the process that test_triton.py starts with TRITON_INTERPRET=1, and 
 """
 
 import os
+from typing import Any
 
 import pytest
 import torch
@@ -164,6 +165,24 @@ def test_maps_in_both_formats_at_once() -> None:
     q, k, v, g = maps(3, 2, (4, 6), (2, 3))
     v, g = (x.contiguous(memory_format=torch.channels_last) for x in (v, g))
     assert_equal_to_the_reference(q, k, v, g, None, (3, 3), "softmax", "mask")
+
+
+def test_the_gradient_of_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One number that stands for all, as after y.sum().backward(): what is kept in between lies as other maps do."""
+    from sapa.backends.triton import operators
+
+    kept, run = [], operators.launch
+
+    def launch(name: str, kernel: object, maps: dict[str, Tensor], **options: Any) -> None:
+        kept.extend(x for name, x in maps.items() if name == "windows")
+        run(name, kernel, maps, **options)
+
+    monkeypatch.setattr(operators, "launch", launch)
+    q, k, v, _ = maps(3, 2, (4, 6), (2, 3), layout="channels_last")
+    g = torch.ones((), dtype=torch.float64).expand(1, 3, 4, 6)
+    assert_equal_to_the_reference(q, k, v, g, None, (3, 3), "softmax", "mask")
+    (windows,) = kept
+    assert windows.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_more_cells_than_a_program_holds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from triton.runtime.driver import driver
 
 from bench.gpu.inspect import spilled_bytes
 from sapa.backends.triton import assembly, backward, choice, forward, launch, operators
+from sapa.backends.triton.fit import Meta
 from sapa.backends.triton.plan import Plan
 from sapa.geometry import Size
 
@@ -32,8 +33,10 @@ KERNELS = {
     "assemble": assembly.assemble_kernel,
     "points": backward.points_kernel,
     "scatter": assembly.scatter_kernel,
+    "scatter_keys": assembly.scatter_kernel,
     "assemble_weights": assembly.assemble_weights_kernel,
 }
+SECOND = {"scatter_keys"}  # the second launch of its kernel in a call: `scatter` makes dv, then dk
 
 
 @dataclass(frozen=True)
@@ -105,34 +108,33 @@ def prepare(name: str, problem: Problem) -> Callable[[], object]:
 
 def build(name: str, place: int, problem: Problem, target: GPUTarget) -> Any:
     """The compiled kernel with this tile of the table, and what was made on the way in its `asm`."""
-    found: list[Any] = []
 
-    def compile_only(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> None:
-        if kernel is KERNELS[name]:
-            found.append(kernel.run(grid=plan.programs, warmup=True, **arguments, **plan.candidates[place]))
+    def first(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
+        return plan.candidates[place]
 
-    _call_with(compile_only, name, problem, target)
-    return found[0]
+    return _compiled(first, name, problem, target)
 
 
 def launched(name: str, problem: Problem, target: str) -> Any:
     """The compiled kernel that a launch would take on this target: the first tile that does not spill."""
-    found: list[Any] = []
-
-    def spills(compiled: Any) -> int:
-        found.append(compiled)
-        return spilled_bytes(compiled, target)
-
-    def choose_only(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> None:
-        if kernel is KERNELS[name]:
-            choice.choose(kernel, plan, arguments)
-
-    with patch.object(choice, "spills", spills):
-        _call_with(choose_only, name, problem, TARGETS[target])
-    return found[-1]
+    with patch.object(choice, "spills", lambda compiled: spilled_bytes(compiled, target)):
+        return _compiled(choice.choose, name, problem, TARGETS[target])
 
 
-def _call_with(run: Callable[..., None], name: str, problem: Problem, target: GPUTarget) -> None:
+def _compiled(choose: Callable[..., Meta], name: str, problem: Problem, target: GPUTarget) -> Any:
+    """What a call would launch under this name, with the tile that is chosen for it."""
+    seen: list[Any] = []
+
+    def compile_only(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> None:
+        if kernel is not KERNELS[name]:
+            return
+        is_it = len(seen) == (name in SECOND)
+        seen.append(None)
+        if is_it:
+            meta = choose(kernel, plan, arguments)
+            seen[-1] = kernel.run(grid=plan.programs, warmup=True, **arguments, **meta)
+
     driver.set_active(cast(Any, Driver(target)))
-    with patch.object(launch, "run", run), patch.object(launch, "_plans", {}):
+    with patch.object(launch, "run", compile_only), patch.object(launch, "_plans", {}):
         prepare(name, problem)()
+    return seen[name in SECOND]

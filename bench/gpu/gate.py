@@ -51,19 +51,22 @@ def row(one: Build, target: str) -> dict[str, Any]:
     found = asdict(inspect(compiled, target))
     head = {"kernel": one.kernel, "case": one.case, "layout": problem.layout, "dtype": problem.dtype}
     head |= {"scale": problem.scale, "D": problem.D, "bias": problem.has_bias}
-    head |= {"target": target, "holds": holds(compiled)}
+    head |= {"target": target, "holds": holds(compiled), "offsets": str(constant(compiled, "INDEX"))}
     # JSON knows no other keys than strings
     counts = {way: {str(width): n for width, n in sorted(found[way].items())} for way in ("loads", "stores")}
     return head | found | counts
 
 
+def constant(compiled: Any, name: str) -> Any:
+    return compiled.src.constants[compiled.src.fn.arg_names.index(name),]
+
+
 def holds(compiled: Any) -> dict[str, int]:
     """What one program holds: points, as so many of each of so many cells, channels, threads."""
-    source = compiled.src
-    constants = {name: source.constants.get((place,)) for place, name in enumerate(source.fn.arg_names)}
-    found = {"points": constants["U"] * constants["V"], "cells": constants["N"], "BC": constants["BC"]}
-    threads = compiled.metadata.num_warps * compiled.metadata.target.warp_size
-    return found | ({"BD": constants["BD"]} if "BD" in constants else {}) | {"threads": threads}
+    points, cells, BC = (constant(compiled, name) for name in ("U", "N", "BC"))
+    found = {"points": points * constant(compiled, "V"), "cells": cells, "BC": BC}
+    found |= {"BD": constant(compiled, "BD")} if "BD" in compiled.src.fn.arg_names else {}
+    return found | {"threads": compiled.metadata.num_warps * compiled.metadata.target.warp_size}
 
 
 def wide_bytes(row: dict[str, Any]) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import triton
 
-CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,12 @@ RESERVED = 1024  # bytes of shared memory that each block costs besides its own
 # CDNA3 instruction set guide: each of the 4 SIMDs of a CU holds 8 waves and 512 registers for each of 64 lanes
 SIMDS, WAVES, VECTOR_REGISTERS, LOCAL_DATA_SHARE = 4, 8, 512, 64 * 1024
 
-PTX = r"\b{}\.global(?:\.(?!v[248]\b|[bufs]\d)[\w:]+)*(?:\.v(\d))?\.[bufs](\d+)"
-AMD = r"\b(?:global|buffer|flat)_{}_(?:dword(?:x(\d))?|(u?short|[us]?byte|[us]?\w*d16\w*))\b"
-LOAD_PTX, STORE_PTX = re.compile(PTX.format("ld")), re.compile(PTX.format("st"))
+# not those of `sums_of`, which never happen: they alone are STRONG.SYS, or sc0 sc1 on AMD
+SASS = r"\b{}((?:\.\w+)+)"
+AMD = r"\b(?:global|buffer|flat)_{}_(?:dword(?:x(\d))?|(u?short|[us]?byte|[us]?\w*d16\w*))\b(?!.*\bsc0 sc1\b)"
+LOAD_SASS, STORE_SASS = re.compile(SASS.format("LDG")), re.compile(SASS.format("STG"))
 LOAD_AMD, STORE_AMD = re.compile(AMD.format("load")), re.compile(AMD.format("store"))
+BYTES = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}  # else 4
 
 
 @dataclass(frozen=True)
@@ -59,22 +61,34 @@ def spilled_bytes(compiled: Any, target: str) -> int:
     """What a thread keeps in memory, as drivers tell it: not scalar registers that AMD's compiler puts in lanes."""
     if target.startswith("gfx"):
         return int(re.findall(r"\.private_segment_fixed_size:\s+(\d+)", compiled.asm["amdgcn"])[-1])
-    return nvidia(compiled, target).spills
+    return int(re.findall(r"STACK:(\d+)", _dumped(compiled, "cuobjdump", "--dump-resource-usage"))[-1])
 
 
 def nvidia(compiled: Any, target: str) -> Found:
+    usage = _dumped(compiled, "cuobjdump", "--dump-resource-usage")
+    registers, stack = (int(re.findall(rf"{key}:(\d+)", usage)[-1]) for key in ("REG", "STACK"))
+    shared, warps = compiled.metadata.shared, compiled.metadata.num_warps
+    text = disassembled(compiled)
+    loads, stores = widths(LOAD_SASS, text), widths(STORE_SASS, text)
+    return Found(registers, stack, shared, occupancy(target, registers, shared, warps), loads, stores)
+
+
+def widths(pattern: re.Pattern[str], text: str) -> dict[int, int]:
+    """Bytes of one load or store: how many there are."""
+    found = (flags[1:].split(".") for flags in pattern.findall(text) if not flags.endswith("STRONG.SYS"))
+    return dict(Counter(next((BYTES[flag] for flag in flags if flag in BYTES), 4) for flags in found))
+
+
+def disassembled(compiled: Any) -> str:
+    return _dumped(compiled, "nvdisasm", "-c")
+
+
+def _dumped(compiled: Any, tool: str, *options: str) -> str:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])
         file.flush()
-        command = [str(CUOBJDUMP), "--dump-resource-usage", file.name]
-        usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    registers, stack = (int(re.findall(rf"{key}:(\d+)", usage)[-1]) for key in ("REG", "STACK"))
-    shared, warps = compiled.metadata.shared, compiled.metadata.num_warps
-    loads, stores = (
-        Counter(int(vector or 1) * int(bits) // 8 for vector, bits in pattern.findall(compiled.asm["ptx"]))
-        for pattern in (LOAD_PTX, STORE_PTX)
-    )
-    return Found(registers, stack, shared, occupancy(target, registers, shared, warps), dict(loads), dict(stores))
+        command = [str(TOOLS / tool), *options, file.name]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def occupancy(target: str, registers: int, shared: int, warps: int) -> float:

@@ -5,14 +5,13 @@ Loops are those over blocks of channels, over rows and over columns of the windo
 
 import math
 import re
-import subprocess
-import tempfile
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from bench.gpu.build import TARGETS, Problem, build
 from bench.gpu.gate import holds
-from bench.gpu.inspect import CUOBJDUMP
+from bench.gpu.inspect import disassembled
 
 TARGET = "sm_80"
 LABEL = re.compile(r"^(\.L_x_\d+):")
@@ -55,6 +54,8 @@ def row(name: str, layout: str) -> dict[str, Any]:
 
 def executed(nest: list[Loop], trips: tuple[int, ...]) -> int:
     """Instructions of loops inside one another, from the outside in, that go round so often."""
+    if len(nest) != len(trips) or any(inner.end > outer.end for outer, inner in pairwise(nest)):
+        raise ValueError(f"{len(nest)} loops that are not one inside the other, {len(trips)} times to go round")
     counts = [loop.instructions for loop in nest]
     own = [n - inner for n, inner in zip(counts, [*counts[1:], 0], strict=True)]
     return sum(n * math.prod(trips[: depth + 1]) for depth, n in enumerate(own))
@@ -79,11 +80,3 @@ def nests(text: str) -> list[list[Loop]]:
             found.append([loop])
     # a program ends with a jump to itself
     return [nest for nest in found if len(nest) > 1]
-
-
-def disassembled(compiled: Any) -> str:
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(compiled.asm["cubin"])
-        file.flush()
-        command = [str(CUOBJDUMP.with_name("nvdisasm")), "-c", file.name]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -51,7 +51,7 @@ def cases(found: dict[str, Any]) -> str:
         if not row["case"]:
             continue
         limit = f"{LEAST[row['kernel'] in FORWARD]:.0%}"
-        name = f"`{row['kernel']}`"
+        name = "`scatter`, dk" if row["kernel"] == "scatter_keys" else f"`{row['kernel']}`"
         if (row["kernel"], row["case"]) in cover.OTHER_SCALES:
             name += f", scale {row['scale']}"
         heads.append((name, row["case"], limit))

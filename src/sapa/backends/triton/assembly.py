@@ -32,6 +32,7 @@ def assemble_kernel(
     v, w, out = v + b * v_strides[0], w + b * w_strides[0], out + b * out_strides[0]
     for part in range(turn, turns(sizes, SY, SX, U, V), sharing):
         y, x, is_point = points(i, j, is_cell, part, sizes, SY, SX, U, V)
+        # in planar maps the weights have to be exchanged anyway
         total = sums_of(out, out_strides, c, C, y, x, is_point, ACC) if LAST else tl.zeros([U, BC, N, V], ACC)
         for ty in range(sizes[4]):
             for tx in range(sizes[5]):
@@ -48,7 +49,7 @@ def scatter_kernel(
     SY: tl.constexpr, SX: tl.constexpr, U: tl.constexpr, V: tl.constexpr, N: tl.constexpr,
     BC: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """b[i] = sum_{p, t: c(p) + t = i} w[p, t] a[p]: dv of `assemble`, dv and dk of `attend`; gathered."""
+    """out[i] = sum_{p, t: c(p) + t = i} w[p, t] a[p]: dv of `assemble`, dv and dk of `attend`; gathered."""
     number, block = split(tl.program_id(0), tl.cdiv(C, BC))
     number, group = split(number, G)
     b, number = split(number, tl.cdiv(sizes[2] * sizes[3], N))

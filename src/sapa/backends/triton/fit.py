@@ -46,10 +46,11 @@ class Work:
     taps: int | None = None  # of a window, where a program holds whole windows
     times: int = 1  # samples and groups
 
-    def takes(self, tile: Tile) -> int:
+    @property
+    def takes(self) -> int:
         """How many things of this call take registers; offsets that are wider, or of two kinds, count twice."""
         found = self.extras + 2 * (self.is_mixed + self.is_large) + (self.C % ALIGNED != 0)
-        return found if self.D is None else found + self.is_ragged + (self.D > tile.BD and self.T is None)
+        return found + (self.D is not None and self.is_ragged)
 
     @property
     def T(self) -> int | None:
@@ -82,10 +83,8 @@ def meta_of(tile: Tile, kernel: Any, work: Work, target: GPUTarget | None) -> Me
     BC, BD = (min(most, triton.next_power_of_2(n)) for most, n in ((tile.BC, work.C), (tile.BD, work.D or work.C)))
     spare = tile.BC // BC if work.D is None else min(tile.BC // BC, tile.BD // BD)
     halved = 0 if work.is_double or target is None else halvings(tile, work, spare)
-    held, warps = (
-        max(1, min(spare * tile.points, max(tile.points, MOST_POINTS * 32 * tile.warps)) >> halved),
-        tile.warps,
-    )
+    held = max(1, min(spare * tile.points, max(tile.points, MOST_POINTS * 32 * tile.warps)) >> halved)
+    warps = tile.warps
     cell = min(MOST_OF_A_CELL, triton.next_power_of_2(work.phases // work.V) * work.V)
     if work.owns == "cells":
         cell = min(cell, max(work.V, AT_ONCE >> halved))
@@ -158,7 +157,7 @@ def for_type(tile: Tile, work: Work) -> Tile:
 
 def halvings(tile: Tile, work: Work, spare: int) -> int:
     """How often the points of a program are halved, as a call needs more registers for each. Found by compiling."""
-    takes, is_forward = work.takes(tile), tile.registers == FORWARD
+    takes, is_forward = work.takes, tile.registers == FORWARD
     if work.T is not None:
         if is_forward:
             return int(takes > 1 or work.phases == 1 or work.is_uneven)

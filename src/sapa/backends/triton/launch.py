@@ -28,13 +28,13 @@ def launch(
     *,
     sizes: Sizes,
     owns: str,
-    cut: str | None = None,
+    is_cut: bool = False,
     **arguments: Any,
 ) -> None:
     """Run a kernel of the table on its maps, given by their names; the memory format of the first decides the tile.
 
-    Its programs own high-res "points" or low-res "cells"; `cut` names the constant by which they share the channels of
-    those. The rest is passed on.
+    Its programs own high-res "points" or low-res "cells", and share the channels of those if these are cut. The rest is
+    passed on.
     """
     main = next(iter(maps.values()))
     if not len(main):
@@ -47,7 +47,7 @@ def launch(
             if len(_plans) >= CAPACITY:
                 _plans.pop(next(iter(_plans.copy())), None)  # another thread may be here, too
             target = current_target()
-            plan = plan_of(name, kernel, maps, arguments, sizes=sizes, owns=owns, cut=cut, target=target)
+            plan = plan_of(name, kernel, maps, arguments, sizes=sizes, owns=owns, is_cut=is_cut, target=target)
             _plans[key] = plan
         run(kernel, plan, given | plan.constants)
 

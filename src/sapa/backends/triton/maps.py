@@ -57,9 +57,11 @@ def sums_of(out, strides, c, C, y, x, is_point, ACC: tl.constexpr):
     """Zeros for sums that will be stored here, [U, channels, N, V], by a load that never happens.
 
     It is for the compiler: so they are laid out as they will be stored, and values are loaded to where they are summed.
-    With `tl.zeros`, which have no place of their own, each value is exchanged between all threads.
+    With `tl.zeros`, which have no place of their own, each value is exchanged between all threads. The modifier, which
+    no other load has, lets one know it in a binary.
     """
-    return tl.load(out + high(strides, c, y, x), mask=is_point[:, None, :, :] & (C < 0), other=0).to(ACC)
+    there = is_point[:, None, :, :] & (C < 0)
+    return tl.load(out + high(strides, c, y, x), mask=there, other=0, cache_modifier=".cv").to(ACC)
 
 
 @triton.jit

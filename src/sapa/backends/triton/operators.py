@@ -1,6 +1,7 @@
 """The operators, as `reference.py` defines them, on the kernels."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +22,6 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, norma
         {"out": y, "q": q, "k": k, "v": v},
         sizes=sizes_of("attend", q, kernel_size, k=k),
         owns="points",
-        cut=None,
         C=C,
         D=D,
         NORMALIZE=normalize,
@@ -36,9 +36,10 @@ def attend_backward(
 ) -> list[Tensor]:
     C, D = v.shape[1], q.shape[1]
     dq, dk, dv = (empty(tuple(x.shape), x) for x in (q, k, v))
-    # w and ds: made here rather than kept from the forward pass, and gone with this call
+    # w and ds: made here rather than kept from the forward pass, and gone with this call; in the format of v, as g may
+    # be one number that stands for all
     P = math.prod(kernel_size)
-    windows = empty((len(g), 2 * P, *size_of(g)), g, dtype=_wide(g))
+    windows = empty((len(g), 2 * P, *size_of(g)), v, dtype=_wide(v))
     sizes = sizes_of("attend", q, kernel_size, k=k)
     launch(
         "points",
@@ -46,7 +47,6 @@ def attend_backward(
         {"dq": dq, "windows": windows, "g": g, "q": q, "k": k, "v": v},
         sizes=sizes,
         owns="points",
-        cut=None,
         C=C,
         D=D,
         NORMALIZE=normalize,
@@ -68,7 +68,7 @@ def assemble(v: Tensor, w: Tensor, kernel_size: Size, groups: int) -> Tensor:
         {"out": y, "v": v, "w": w},
         sizes=sizes_of("assemble", w, kernel_size, v=v),
         owns="points",
-        cut="BC",
+        is_cut=True,
         C=C,
         G=groups,
     )
@@ -98,7 +98,7 @@ def _scatter(out: Tensor, a: Tensor, w: Tensor, sizes: Sizes, groups: int) -> No
         {"out": out, "a": a, "w": w},
         sizes=sizes,
         owns="cells",
-        cut="BC",
+        is_cut=True,
         C=out.shape[1] // groups,
         G=groups,
     )
@@ -108,7 +108,7 @@ def _wide(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
-def _tables(bias: Bias, v: Tensor) -> dict[str, Tensor | None]:
+def _tables(bias: Bias, v: Tensor) -> dict[str, Any]:
     """Rows and columns as the kernels want them: contiguous, in the accumulation type."""
     rows, columns = (table.to(_wide(v)).contiguous() for table in bias) if bias is not None else (None, None)
     return {"rows": rows, "columns": columns}

@@ -35,7 +35,7 @@ def plan_of(
     *,
     sizes: Sizes,
     owns: str,
-    cut: str | None,
+    is_cut: bool,
     target: GPUTarget | None,
 ) -> Plan:
     """For a launch with these arguments; there is no target in the interpreter."""
@@ -61,15 +61,14 @@ def plan_of(
     constants = {f"{name}_strides": x.stride() for name, x in maps.items()} | {"sizes": sizes, "SY": SY, "SX": SX}
     constants |= {} if work.T is None else {"T": work.T}
     constants |= {"INDEX": tl.int64 if is_large else tl.int32, "ACC": tl.float64 if is_double else tl.float32}
-    count = arguments["D"] if cut == "BD" else C
-    programs = partial(programs_of, work, count, cut)
+    programs = partial(programs_of, work, is_cut)
     return Plan([meta for n, meta in enumerate(metas) if meta not in metas[:n]], constants, programs)
 
 
-def programs_of(work: Work, channels: int, cut: str | None, meta: Meta) -> tuple[int]:
+def programs_of(work: Work, is_cut: bool, meta: Meta) -> tuple[int]:
     """For each sample and group, blocks of cells, those that share one, and those that its channels are cut into."""
     shared = meta.get("sharing", 1) * meta.get("cutting", 1)
-    return (work.times * ceil(work.cells, meta["N"]) * shared * (ceil(channels, meta[cut]) if cut else 1),)
+    return (work.times * ceil(work.cells, meta["N"]) * shared * (ceil(work.C, meta["BC"]) if is_cut else 1),)
 
 
 def needs_int64(maps: list[Any], sizes: Sizes) -> bool:

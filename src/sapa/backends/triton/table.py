@@ -15,8 +15,8 @@ class Tile:
     """What a program holds: points, value and embedding channels, groups of 32 threads.
 
     The number of registers is a cap for NVIDIA's assembler, which would otherwise spill a few to save others. A call
-    that is not the usual one needs more of them for each point, and takes fewer points; a cell that is larger than
-    this takes more threads: `fit.py`.
+    that needs more of them for each point takes fewer points; a cell that is larger than this takes more threads:
+    `fit.py`.
     """
 
     points: int

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -115,11 +115,11 @@ def test_on_an_old_gpu_it_says_so(with_a_gpu: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "is_ready"), [("3.3.1", False), ("3.4.0+git1a2b", True), ("3.4.0.dev7", True), ("3.10.0", True)]
+    ("version", "is_ready"), [("3.4.1", False), ("3.5.0+git1a2b", True), ("3.5.0.dev7", True), ("3.10.0", True)]
 )
 def test_with_an_old_triton_it_says_so(version: str, is_ready: bool, with_a_gpu: pytest.MonkeyPatch) -> None:
     with_a_gpu.setattr(triton, "__version__", version)
-    reason = None if is_ready else "triton is 3.3.1; the kernels need 3.4 or later"
+    reason = None if is_ready else "triton is 3.4.1; the kernels need 3.5 or later"
     assert kernels.why_not(torch.device("cuda")) == reason
 
 
@@ -202,187 +202,159 @@ def test_offsets_count_what_is_kept_for_each_point() -> None:
 
 
 NVIDIA = GPUTarget("cuda", 90, 32)
+Size = tuple[int, int]
+
+
+def sizes_at(S: int, low: Size = (64, 64), K: Size = (5, 5)) -> tuple[int, int, int, int, int, int]:
+    return (S * low[0], S * low[1], *low, *K)
+
+
+def kernel_of(name: str) -> Any:
+    from sapa.backends.triton import assembly, backward, forward
+
+    return (vars(forward) | vars(backward) | vars(assembly))[f"{name}_kernel"]
 
 
 def test_tiles_are_cut_to_the_problem() -> None:
-    from sapa.backends.triton.assembly import assemble_kernel, scatter_kernel
     from sapa.backends.triton.fit import Work, meta_of
-    from sapa.backends.triton.forward import attend_kernel
-    from sapa.backends.triton.table import Tile
+    from sapa.backends.triton.table import BACKWARD, FORWARD, Tile
 
     amd, radeon, xpu = GPUTarget("hip", "gfx942", 64), GPUTarget("hip", "gfx1100", 32), GPUTarget("xpu", "", 16)
-    tile = Tile(32, 64, 32, 4)
-    usual = {"U": 4, "V": 1, "N": 8, "BC": 64, "BD": 32, "sharing": 1, "cutting": 2, "num_warps": 4, "maxnreg": 128}
-    work = Work(4, 4096, 256, 32, 1, taps=32)
-    assert meta_of(tile, attend_kernel, work, NVIDIA) == usual
-    # planar: two neighbours make one load
-    assert meta_of(tile, attend_kernel, replace(work, V=2, layout="planar"), NVIDIA) == usual | {"U": 2, "V": 2}
-    # few channels, as of a depth map: a program may hold more cells, but for a window of each point
-    depth = replace(work, C=1, D=4, taps=8)
-    assert meta_of(tile, attend_kernel, depth, NVIDIA) == usual | {"N": 32, "BC": 1, "BD": 4, "cutting": 1}
-    assert meta_of(tile, attend_kernel, replace(depth, taps=32), NVIDIA)["N"] == 8
-    assert meta_of(tile, assemble_kernel, Work(9, 4, 48, None, 1), xpu) == {
-        **{"U": 16, "V": 1, "N": 2, "BC": 64, "LAST": True, "sharing": 1},
-        "num_warps": 4,
-    }
-    values = {"U": 1, "V": 1, "N": 16, "BC": 64}
-    lone = Work(1, 64, 64, None, 1, owns="cells")
-    assert meta_of(tile, scatter_kernel, lone, amd) == values | {"num_warps": 2}
-    assert meta_of(tile, scatter_kernel, lone, radeon) == values | {"num_warps": 4}
-    assert meta_of(tile, scatter_kernel, lone, None) == values | {"N": 32}
-    # a program of low-res points takes the high-res points of its cells in turns
-    assert meta_of(tile, scatter_kernel, Work(64, 4096, 64, None, 1, owns="cells"), NVIDIA)["U"] == 16
+    tile, work = Tile(4, 32, 16, 2, FORWARD), Work(sizes_at(2), 256, 32)
+    kernel = kernel_of("attend")
+    # two cells of four points; 30 numbers in the five rows of the window around both
+    held = {"M": 8, "N": 2, "T": 32, "BC": 32, "BD": 16, "cutting": 1}
+    anywhere = held | {"num_stages": 1, "num_warps": 2}
+    usual = anywhere | {"enable_fp_fusion": True, "maxnreg": 64}
+    assert meta_of(tile, kernel, work, NVIDIA) == usual
+    # three quarters of the threads at once leave more registers for each, but for a block of all threads it can have
+    desktop = GPUTarget("cuda", 120, 32)
+    assert meta_of(tile, kernel, work, desktop) == usual | {"maxnreg": 80}
+    assert meta_of(tile, kernel, replace(work, sizes=sizes_at(16)), desktop)["maxnreg"] == 64
+    assert meta_of(replace(tile, registers=BACKWARD), kernel, work, desktop)["maxnreg"] == 168
+    assert meta_of(tile, kernel, work, xpu) == anywhere
+    assert meta_of(tile, kernel, work, None) == held
+    # a wave of 64 threads, or of 32; four of them at once on each of the SIMDs of a compute unit
+    waves = anywhere | {"enable_fp_fusion": True, "waves_per_eu": 4}
+    assert meta_of(tile, kernel, work, amd) == waves | {"num_warps": 1}
+    assert meta_of(tile, kernel, work, radeon) == waves
+    # few channels, as of a depth map; products are of 16 numbers at least
+    depth = meta_of(tile, kernel, replace(work, C=1, D=4), NVIDIA)
+    assert (depth["BC"], depth["BD"]) == (16, 16)
+    # a bias, or a ratio that is not whole: half as much in each of twice as many threads
+    assert meta_of(tile, kernel, replace(work, has_bias=True), NVIDIA) == usual | {"num_warps": 4}
+    uneven = meta_of(tile, kernel, replace(work, sizes=(96, 96, 64, 64, 5, 5)), NVIDIA)
+    assert uneven == usual | {"num_warps": 4}
+    # numbers of float64 take two registers
+    double = meta_of(tile, kernel, replace(work, itemsize=8), NVIDIA)
+    assert double == usual | {"BC": 16, "num_warps": 4}
+
+
+def test_low_res_points_are_gathered_in_strips() -> None:
+    from sapa.backends.triton.fit import Work, meta_of
+    from sapa.backends.triton.table import Tile
+
+    tile, work = Tile(16, 128, 32, 2, cells=4), Work(sizes_at(2, (512, 64)), 256, owns="cells")
+    kernel = kernel_of("scatter")
+    usual = {"M": 16, "N": 4, "BC": 128, "num_warps": 2, "num_stages": 1, "maxnreg": 128, "enable_fp_fusion": True}
+    assert meta_of(tile, kernel, work, NVIDIA) == usual
+    assert meta_of(tile, kernel, replace(work, C=32), NVIDIA) == usual | {"BC": 32}
+    assert meta_of(tile, kernel, replace(work, sizes=sizes_at(2, (4096, 1))), NVIDIA) == usual | {"N": 1}
+    # few strips are shared by blocks of fewer channels
+    assert meta_of(tile, kernel, replace(work, sizes=sizes_at(2, (32, 64))), NVIDIA) == usual | {"BC": 64}
+    assert meta_of(tile, kernel, replace(work, sizes=sizes_at(2, (8, 8))), NVIDIA) == usual | {"BC": 16}
+    assert meta_of(tile, kernel, replace(work, sizes=sizes_at(2, (8, 8)), times=64), NVIDIA) == usual
 
 
 def test_a_large_cell_takes_more_threads_and_stays_whole() -> None:
-    from sapa.backends.triton.backward import points_kernel
     from sapa.backends.triton.fit import Work, meta_of
-    from sapa.backends.triton.forward import attend_kernel
-    from sapa.backends.triton.table import FORWARD, Tile
+    from sapa.backends.triton.table import BACKWARD, FORWARD, Tile
 
-    tile = Tile(16, 128, 64, 4, FORWARD)
+    def held(S: int, registers: int = FORWARD, K: int = 5, **options: Any) -> tuple[int, ...]:
+        tile = Tile(4, 32, 16, 2, registers, alone=2 if registers == FORWARD else 1)
+        work = replace(Work(sizes_at(S, K=(K, K)), 256, 32), **options)
+        meta = meta_of(tile, kernel_of("attend" if registers == FORWARD else "points"), work, NVIDIA)
+        return meta["N"], meta["M"], meta["T"], 32 * meta["num_warps"]
 
-    def held(phases: int, target: GPUTarget = NVIDIA, tile: Tile = tile, **options: Any) -> tuple[int, ...]:
-        work = replace(Work(phases, 4096, C=256, D=32, V=1, taps=32), **options)
-        meta = meta_of(tile, attend_kernel if tile.registers == FORWARD else points_kernel, work, target)
-        return meta["U"] * meta["V"], meta["N"], meta["BC"], meta["BD"], meta["num_warps"]
-
-    assert held(4) == (4, 4, 128, 32, 4)
-    assert held(16) == (16, 1, 128, 32, 4)
-    assert held(64) == (64, 1, 128, 32, 16)
-    assert held(64, GPUTarget("hip", "gfx942", 64)) == (64, 1, 128, 32, 8)
-    # all registers of a multiprocessor are taken: blocks have fewer channels
-    assert held(256) == (256, 1, 32, 32, 32)
-    assert held(256, C=16) == (256, 1, 16, 32, 32)
-    assert held(256, tile=Tile(16, 64, 64, 4, FORWARD), V=4, layout="planar") == (256, 1, 16, 32, 32)
-    assert held(1024) == held(300) == (256, 1, 32, 32, 32)
-    # twice the registers for each thread of a backward kernel leave half as many threads; larger cells take turns
-    assert held(256, tile=Tile(32, 32, 32, 4)) == (128, 1, 32, 32, 16)
-    # more registers for each point: fewer cells, or more threads for a cell
-    assert held(4, extras=2) == (4, 2, 128, 32, 4)
-    assert held(4, is_mixed=True) == held(4, is_large=True) == held(4, C=100, extras=1) == (4, 2, 128, 32, 4)
-    assert held(64, extras=2) == (64, 1, 128, 32, 32)
-    assert held(1) == (1, 8, 128, 32, 4)
-    # deep queries come in blocks
-    assert held(16, D=64) == held(16, D=4096) == (16, 1, 128, 64, 4)
-    assert held(16, D=64, is_half=True) == (16, 1, 128, 32, 4)
-    # a large window: fewer points, then more threads
-    assert held(4, taps=64) == (4, 4, 128, 32, 4)
-    assert held(4, taps=128) == (4, 2, 128, 32, 4)
-    assert held(4, taps=1024) == (4, 1, 128, 32, 16)
-    assert held(4, taps=8192) == (1, 1, 128, 32, 32)
-    # numbers of float64 take two registers
-    assert held(4, is_double=True) == (4, 1, 32, 32, 4)
-    assert held(64, is_double=True) == (16, 1, 32, 32, 16)
+    assert held(2) == (2, 8, 32, 64)
+    assert held(4) == (1, 16, 32, 64)
+    assert held(8) == (1, 64, 32, 256)
+    assert held(16) == (1, 256, 32, 1024)
+    assert held(32) == (1, 256, 32, 1024)
+    # twice the registers for each thread of a backward kernel leave half as many threads
+    assert held(8, BACKWARD) == (1, 64, 32, 512)
+    assert held(11, BACKWARD) == held(16, BACKWARD) == (1, 128, 32, 512)
+    # a larger window: more threads, then fewer points
+    assert held(2, K=9) == (2, 8, 128, 256)
+    assert held(2, K=21) == (2, 8, 512, 1024)
+    assert held(8, K=21) == (1, 16, 512, 1024)
+    assert held(2, K=63) == (1, 2, 4096, 1024)
 
 
-@pytest.mark.parametrize("layout", ["channels_last", "planar"])
+@pytest.mark.parametrize("K", [1, 2, 3, 5, 7, 9, 13])
+def test_a_strip_is_as_long_as_its_window_has_room(K: int) -> None:
+    """Of all that fit no window is larger to a power of two, but where cells have too few points."""
+    from sapa.backends.triton.fit import Work, strip
+
+    smallest = max(16, 1 << (K * K - 1).bit_length())
+    for S, low_w, least in product((1, 2, 3, 4, 8), (1, 2, 3, 64), (4, 16)):
+        N, T = strip(Work(sizes_at(S, (64, low_w), (K, K)), 256, 32), least)
+        points, fitting = S * S * N, S * S * max(1, smallest // K - K + 1)
+        assert K * (N + K - 1) <= T
+        assert [n.bit_count() for n in (N, T)] == [1, 1]
+        assert low_w > N // 2
+        assert smallest == T or fitting < 2 * least
+        assert points >= least or low_w <= N
+        # no longer than it has to be
+        assert N == 1 or points < 4 * least
+
+
 @pytest.mark.parametrize("name", ["attend", "assemble", "points", "assemble_weights"])
-def test_a_program_makes_whole_cells_in_every_call(name: str, layout: str) -> None:
-    """At any scale, with its window in the cache from the first turn to the last; but where cells are few."""
-    from sapa.backends.triton import assembly, backward, forward
-    from sapa.backends.triton.fit import ENOUGH, Work, meta_of, neighbours
-    from sapa.backends.triton.table import TILES
+def test_programs_in_every_call(name: str) -> None:
+    """Whole cells up to 256 points forward and 128 backward, for a window of 5 x 5; all points, and all channels."""
+    from sapa.backends.triton.fit import ENOUGH, Work, meta_of
+    from sapa.backends.triton.plan import programs_of
+    from sapa.backends.triton.table import FORWARD, TILES
 
-    kernel, flags = (vars(forward) | vars(backward) | vars(assembly))[f"{name}_kernel"], (False, True)
-    has_windows = "T" in kernel.arg_names
-    depths = (None,) if name.startswith("assemble") else (4, 32, 512)
-    for tile, S, C, D in product(TILES[name][layout], (1, 2, 3, 5, 8, 13, 16, 20, 64), (1, 100, 256), depths):
-        for extras, uneven, mixed, large, T in product((0, 2), flags, flags, flags, (16, 32, 64)):
-            V = 1 if uneven else neighbours(S, layout)
-            work = Work(S * S, 2**14, C, D, V, layout, "points", extras, uneven, False, mixed, large)
-            work = replace(work, taps=T if has_windows else None)
+    kernel, depths = kernel_of(name), (None,) if name.startswith("assemble") else (4, 32, 512)
+    scales = (1, 1.5, 2, 3, 5, 8, 11, 13, 16, 20, 64)
+    for tile, S, K, C, D in product(TILES[name], scales, (1, 5, 7, 31), (1, 100, 256), depths):
+        for has_bias, itemsize, times in product((False, True), (2, 4, 8), (1, 64)):
+            H = int(S * 64)
+            work = Work((H, H, 64, 64, K, K), C, D, "points", itemsize, has_bias, times)
             meta = meta_of(tile, kernel, work, NVIDIA)
-            threads, turns = 32 * meta["num_warps"], -(-S * S // (meta["U"] * meta["V"]))
-            assert threads <= 1024
-            assert 1 <= meta["sharing"] <= turns
-            blocks = 2**14 // meta["N"]
-            # one program fewer for each block would not be enough
-            assert meta["sharing"] == 1 or blocks * (meta["sharing"] - 1) * threads < ENOUGH, work
-            assert meta.get("cutting", 1) <= -(-C // meta["BC"])
-            if not uneven and S <= 8 and T <= 32:
-                assert turns == 1, work
+            threads, most = 32 * meta["num_warps"], 256 if tile.registers == FORWARD else 128
+            assert threads * tile.registers <= 65536
+            assert K * (meta["N"] + K - 1) <= meta["T"]
+            parts = -(-work.points(meta["N"]) // meta["M"])
+            if K <= 5 and most >= S * S:
+                assert parts == 1, work
+            blocks, strips = -(-C // meta["BC"]), times * 64 * -(-64 // meta["N"])
+            cutting = meta.get("cutting", 1)
+            assert 1 <= cutting <= blocks
+            # one program fewer for each strip would not be enough
+            assert cutting == 1 or strips * parts * (cutting - 1) * threads < ENOUGH, work
+            assert programs_of(work, meta) == (strips * parts * cutting,)
 
 
 def test_few_cells_are_shared() -> None:
     """1 x 1 to 64 x 64, as after a global mean: a GPU has more to do than one program."""
     from sapa.backends.triton.fit import Work, meta_of
-    from sapa.backends.triton.forward import attend_kernel
+    from sapa.backends.triton.plan import programs_of
     from sapa.backends.triton.table import TILES
 
-    work, tile = Work(64 * 64, 1, 256, 32, 1, taps=25), TILES["attend"]["channels_last"][0]
-    meta = meta_of(tile, attend_kernel, work, NVIDIA)
-    assert (meta["U"], meta["sharing"], meta["cutting"]) == (256, 16, 8)
-    meta = meta_of(tile, attend_kernel, replace(work, times=16), NVIDIA)
-    assert (meta["sharing"], meta["cutting"]) == (8, 1)
-    meta = meta_of(tile, attend_kernel, replace(work, cells=256), NVIDIA)
-    assert (meta["sharing"], meta["cutting"]) == (1, 1)
-
-
-def test_values_that_a_cache_cannot_keep_are_shared() -> None:
-    """32 KiB are 327 channels of 25 taps, which the keys take up to half of, and values by blocks of 32. They are kept
-    from one turn to the next, so only where there are turns.
-    """
-    from sapa.backends.triton.fit import Work, meta_of
-    from sapa.backends.triton.forward import attend_kernel
-    from sapa.backends.triton.table import TILES
-
-    work, tile = Work(32 * 32, 256, 256, 32, 1, taps=25), TILES["attend"]["channels_last"][0]
-
-    def cutting(**options: int) -> int:
-        meta = meta_of(tile, attend_kernel, replace(work, **options), NVIDIA)
-        assert meta["sharing"] == 1
-        return meta["cutting"]
-
-    assert [cutting(C=C) for C in (256, 288, 289, 512, 2048)] == [1, 1, 2, 2, 8]
-    assert [cutting(D=D) for D in (4, 71, 72, 128, 1024)] == [1, 1, 2, 2, 2]
-    assert cutting(taps=1, C=4096) == 1
-    assert cutting(phases=16 * 16, C=2048) == 1
+    work, tile = Work(sizes_at(64, (1, 1)), 256, 32), TILES["attend"][0]
+    meta = meta_of(tile, kernel_of("attend"), work, NVIDIA)
+    assert (meta["M"], meta["cutting"], *programs_of(work, meta)) == (256, 8, 16 * 8)
+    work = replace(work, times=16)
+    meta = meta_of(tile, kernel_of("attend"), work, NVIDIA)
+    assert (meta["cutting"], *programs_of(work, meta)) == (1, 16 * 16)
 
 
 @pytest.mark.parametrize(
-    ("name", "layout", "in_turns"),
-    [
-        ("attend", "channels_last", ()),
-        ("attend", "planar", ()),
-        ("assemble", "channels_last", range(9, 16)),
-        ("assemble", "planar", ()),
-        ("points", "channels_last", range(12, 17)),
-        ("points", "planar", range(12, 17)),
-        ("assemble_weights", "channels_last", range(12, 17)),
-        ("assemble_weights", "planar", range(12, 17)),
-    ],
+    ("size", "expected"), [((4, 6), (2, 2)), ((16, 24), (8, 8)), ((6, 9), (3, 3)), ((4, 7), (0, 0)), ((5, 6), (0, 0))]
 )
-def test_where_a_cell_takes_several_turns_in_the_usual_call(name: str, layout: str, in_turns: Sequence[int]) -> None:
-    """As docs/gpu.md has it, up to scale 16; beyond, all do."""
-    from sapa.backends.triton import assembly, backward, forward
-    from sapa.backends.triton.fit import Work, meta_of, neighbours
-    from sapa.backends.triton.table import TILES
+def test_steps_are_those_of_whole_ratios(size: tuple[int, int], expected: tuple[int, int]) -> None:
+    from sapa.backends.triton.fit import steps
 
-    kernel = (vars(forward) | vars(backward) | vars(assembly))[f"{name}_kernel"]
-    tile, D, T = TILES[name][layout][0], None if name.startswith("assemble") else 32, 32 if name != "assemble" else None
-    works = {S: Work(S * S, 4096, 256, D, neighbours(S, layout), layout, taps=T) for S in range(1, 17)}
-    metas = {S: meta_of(tile, kernel, work, NVIDIA) for S, work in works.items()}
-    assert [S for S, meta in metas.items() if meta["U"] * meta["V"] < S * S] == [*in_turns]
-
-
-@pytest.mark.parametrize(
-    ("size", "layout", "expected"),
-    [
-        ((4, 6), "planar", (2, 2, 2)),
-        ((4, 6), "channels_last", (2, 2, 1)),
-        ((4, 12), "planar", (2, 4, 4)),
-        ((16, 24), "planar", (8, 8, 4)),
-        ((6, 9), "planar", (3, 3, 1)),
-        ((2, 18), "planar", (1, 6, 2)),
-        ((4, 7), "planar", (0, 0, 1)),
-        ((5, 6), "planar", (0, 0, 1)),
-    ],
-)
-def test_neighbours_are_loaded_together_at_whole_ratios(
-    size: tuple[int, int], layout: str, expected: tuple[int, int, int]
-) -> None:
-    from sapa.backends.triton.fit import neighbours, steps
-
-    SY, SX = steps((*size, 2, 3, 5, 5))
-    assert (SY, SX, neighbours(SX, layout)) == expected
+    assert steps((*size, 2, 3, 5, 5)) == expected

@@ -60,98 +60,85 @@ def test_more_channels_than_a_tile(layout: str) -> None:
 
 
 @pytest.mark.parametrize(("size", "low"), [((11, 10), (2, 2)), ((8, 16), (1, 2)), ((6, 12), (2, 2))])
-def test_more_points_in_a_cell_than_a_program_holds(size: Size, low: Size, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cells that differ, V neighbours of a row together, and a part that is not full; programs share the cell."""
-    from sapa.backends.triton import plan
-    from sapa.backends.triton.table import Tile
-
-    monkeypatch.setattr(plan, "INTERPRETED", Tile(16, 64, 64, 4))
-    q, k, v, g = maps(2, 1, size, low, B=2)
-    assert_equal_to_the_reference(q, k, v, g, None, (1, 3), "softmax", "mask")
-
-
-@pytest.mark.parametrize(
-    ("size", "low", "kept"), [((11, 10), (2, 2), 2**15), ((8, 16), (1, 2), 2**15), ((8, 16), (1, 2), 64)]
-)
-def test_one_program_takes_the_points_of_its_cells_in_turns(
-    size: Size, low: Size, kept: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("enough", [1, 2**17])
+def test_more_points_in_a_cell_than_a_program_holds(
+    size: Size, low: Size, enough: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And all channels, in blocks, as where cells are many; every other block, of more values than it can keep."""
+    """At whole and other ratios, with a part that is not full; programs share the points, and then the channels."""
     from sapa.backends.triton import fit, plan
     from sapa.backends.triton.table import Tile
 
-    monkeypatch.setattr(fit, "ENOUGH", 1)
-    monkeypatch.setattr(fit, "KEPT", kept)
-    monkeypatch.setattr(plan, "INTERPRETED", Tile(16, 2, 2, 4))
-    q, k, v, g = maps(3, 3, size, low)
-    assert_equal_to_the_reference(q, k, v, g, None, (1, 3), "softmax", "zero")
-    w = torch.randn(1, 3, *size, dtype=torch.float64)
+    monkeypatch.setattr(fit, "ENOUGH", enough)
+    monkeypatch.setattr(fit, "MOST_POINTS", 8)
+    monkeypatch.setattr(plan, "INTERPRETED", Tile(16, 16, 16, 4))
+    q, k, v, g = maps(20, 1, size, low, B=2)
+    assert_equal_to_the_reference(q, k, v, g, None, (1, 3), "softmax", "mask")
+    w = torch.randn(2, 3, *size, dtype=torch.float64)
     torch.testing.assert_close(kernels.assemble(v, w, (1, 3), 1), reference.assemble(v, w, (1, 3), 1))
     ours, expected = (backend.assemble_backward(g, v, w, (1, 3), 1) for backend in (kernels, reference))
     torch.testing.assert_close(ours, expected)
 
 
+@pytest.mark.parametrize("widest", [256, 16])
+@pytest.mark.parametrize("D", [3, 70])
 @pytest.mark.parametrize("normalize", ["softmax", "none"])
-def test_a_window_of_more_taps_than_are_gathered(normalize: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_in_parts(normalize: str, D: int, widest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more numbers than one product sums over, or multiplies at once; keys in one block, and in several."""
     from triton.language import constexpr
 
     from sapa.backends.triton import window
 
-    monkeypatch.setattr(window, "MOST_GATHERED", constexpr(8))
-    q, k, v, g = maps(2, 2, (4, 4), (2, 2))
-    assert_equal_to_the_reference(q, k, v, g, tables((4, 4), (3, 5)), (3, 5), normalize, "mask")
+    monkeypatch.setattr(window, "WIDEST", constexpr(widest))
+    q, k, v, g = maps(2, D, (4, 4), (2, 2))
+    assert_equal_to_the_reference(q / D, k, v, g, tables((4, 4), (5, 7)), (5, 7), normalize, "mask")
+    w = torch.randn(1, 35, 4, 4, dtype=torch.float64)
+    ours, expected = (backend.assemble_backward(g, v, w, (5, 7), 1) for backend in (kernels, reference))
+    torch.testing.assert_close(ours, expected)
 
 
 @pytest.mark.parametrize("layout", ["channels_last", "planar"])
-@pytest.mark.parametrize(("scale", "C", "D"), [(2, 16, 32), (2, 320, 320), (5, 16, 32), (8, 64, 32), (20, 16, 32)])
-def test_what_a_program_needs_is_fetched_once(scale: int, C: int, D: int, layout: str) -> None:
-    """Of its queries each number is loaded once. A key or value of its window may be asked for again, by the next cell
-    or turn; then it is in the cache, even one of 32 bytes for each thread. In a cell that is held at once it is not.
-    """
+@pytest.mark.parametrize(
+    ("scale", "C", "D", "K"),
+    [(2, 16, 32, 5), (3, 40, 70, 5), (5, 16, 32, 3), (8, 64, 32, 5), (16, 16, 32, 5), (2, 16, 16, 7)],
+)
+def test_a_program_loads_each_number_once(scale: int, C: int, D: int, K: int, layout: str) -> None:
+    """Of its queries, and of the keys and values of its window, which all of its points take theirs from."""
     from bench.gpu.loads import Call, loads_of
 
-    found = loads_of(Call("attend", layout, scale, C, D, low=(2, 4) if scale < 8 else (1, 2)))
+    low = (2, 4) if scale < 8 else (1, 2)
+    found = loads_of(Call("attend", layout, scale, C, D, low, (K, K)))
     assert list(found) == ["q", "k", "v"]
-    assert found["q"]["loads"] == found["q"]["numbers"] == D * scale**2 * (8 if scale < 8 else 2)
-    # queries are not kept: what a turn ends within is fetched for the next one, too, in the second of these cells
-    ended = D if (scale, layout) == (20, "planar") else 0
-    for name in "qkv":
-        assert found[name]["MI300"] == found[name]["sectors"] + ended * (name == "q"), name
-    if scale in (5, 8):
-        assert all(found[name]["loads"] == found[name]["numbers"] for name in "kv")
+    cells = low[0] * low[1]
+    assert found["q"]["loads"] == found["q"]["numbers"] == D * scale**2 * cells
+    for name, channels in (("k", D), ("v", C)):
+        assert found[name]["loads"] == found[name]["of_programs"]
+        assert found[name]["numbers"] == channels * cells
 
 
-def test_backward_loads_gradients_and_queries_once() -> None:
+def test_programs_share_a_cell_of_more_points_than_they_hold() -> None:
+    """Of 400 points one holds 256, the other the rest; each loads the window."""
     from bench.gpu.loads import Call, loads_of
 
-    found = loads_of(Call("points", C=80, D=40, low=(1, 4)))
-    for name, C in (("g", 80), ("q", 40)):
-        assert found[name]["loads"] == found[name]["numbers"] == C * 16
-        assert found[name]["MI300"] == found[name]["sectors"]
-
-
-@pytest.mark.parametrize(("C", "D"), [(1024, 512), (1024, 1024)])
-def test_a_whole_window_stays_in_the_cache_from_one_turn_to_the_next(C: int, D: int) -> None:
-    """32 KiB for 30 of keys and values, in the second of these for half of the values: two programs share them."""
-    from bench.gpu.loads import Call, loads_of
-
-    found = loads_of(Call("attend", "channels_last", 17, C, D, low=(1, 5), kernel_size=(1, 5)))
+    found = loads_of(Call("attend", scale=20, C=16, D=16, low=(1, 2)))
+    assert found["q"]["loads"] == found["q"]["numbers"]
     for name in "kv":
-        assert found[name]["loads"] == 2 * found[name]["numbers"]
-        assert found[name]["MI300"] == found[name]["A100"] == found[name]["sectors"]
+        # both cells see each other
+        assert found[name]["loads"] == found[name]["of_programs"] == 2 * 2 * found[name]["numbers"]
 
 
-def test_a_cache_keeps_what_was_used_last() -> None:
-    import numpy as np
+@pytest.mark.parametrize(("D", "times"), [(32, 1), (40, 2)])
+def test_backward_loads_what_belongs_to_a_point_once(D: int, times: int) -> None:
+    """Values, too; and keys, as long as one block has all of their channels: else again for dq."""
+    from bench.gpu.loads import Call, loads_of
 
-    from bench.gpu.loads import misses
-
-    kept = np.array([True] * 6)
-    assert misses(np.array([1, 2, 1, 3, 1, 2]), kept, 2).tolist() == [True, True, False, True, False, True]
-    # what is not to be kept takes no place
-    kept[3] = False
-    assert misses(np.array([1, 2, 1, 3, 1, 2]), kept, 2).tolist() == [True, True, False, True, False, False]
-    assert misses(np.array([3, 3, 1, 3]), ~np.ones(4, bool), 2).tolist() == [True, False, True, True]
+    found = loads_of(Call("points", C=80, D=D, low=(1, 4)))
+    for name, C in (("g", 80), ("q", D)):
+        assert found[name]["loads"] == found[name]["numbers"] == C * 16
+    assert found["v"]["loads"] == found["v"]["of_programs"]
+    assert found["k"]["loads"] == times * found["k"]["of_programs"]
+    found = loads_of(Call("scatter", C=16, D=D, low=(2, 8)))
+    assert list(found) == ["g", "w"]
+    assert all(found[name]["loads"] == found[name]["of_programs"] for name in found)
 
 
 @pytest.mark.parametrize(("size", "low"), [((4, 8), (1, 2)), ((8, 16), (1, 2)), ((6, 12), (2, 2))])

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 triton = pytest.importorskip("triton", reason="needs triton, which comes with PyTorch for Linux")
 
-CANDIDATES = [{"N": 8, "U": 4, "BC": 64, "num_warps": 4}, {"N": 4, "U": 4, "BC": 128, "num_warps": 8}]
+CANDIDATES = [{"M": 4, "T": 16, "BC": 64, "num_warps": 4}, {"M": 8, "T": 16, "BC": 32, "num_warps": 8}]
 
 
 @dataclass(eq=False)
@@ -21,10 +22,10 @@ class Compiled:
 
 
 class Kernel:
-    """Notes N, BC and U of its launches; as a tuner, that it was asked. The first tiles that it compiles spill."""
+    """Notes M, BC and warps of its launches; as a tuner, that it was asked. The first tiles that it compiles spill."""
 
     arg_names = ("C", "D", "sizes")
-    best_config = triton.Config({"N": 4, "U": 4, "BC": 128}, num_warps=8)
+    best_config = triton.Config({"M": 8, "T": 16, "BC": 32}, num_warps=8)
 
     def __init__(self, spills: Sequence[int] = (), error: Exception | None = None) -> None:
         self.launched: list[tuple[int, int, int] | str] = []
@@ -32,10 +33,13 @@ class Kernel:
         self.spills, self.error = iter(spills), error
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        return lambda N=0, BC=0, U=0, **arguments: self.launched.append((N, BC, U) if N else "tuned")
+        def launch(M: int = 0, BC: int = 0, num_warps: int = 0, **arguments: Any) -> None:
+            self.launched.append((M, BC, num_warps) if M else "tuned")
 
-    def run(self, grid: Any, warmup: bool, N: int, BC: int, U: int, **arguments: Any) -> "Compiled":
-        self.compiled.append((N, BC, U))
+        return launch
+
+    def run(self, grid: Any, warmup: bool, M: int, BC: int, num_warps: int, **arguments: Any) -> "Compiled":
+        self.compiled.append((M, BC, num_warps))
         spilled = next(self.spills, 0)
         if spilled and self.error is not None:
             raise self.error
@@ -62,7 +66,7 @@ def test_tuning_is_asked_for_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         run(kernel, plan, {"q": torch.empty(1), "C": C, "D": 32, "sizes": (4, 4, 2, 2, 5, 5)})
         return kernel.launched
 
-    first, best = (8, 64, 4), (4, 128, 4)
+    first, best = (4, 64, 4), (8, 32, 8)
     monkeypatch.delenv("SAPA_TUNE", raising=False)
     assert launched(plan()) == [first]
     monkeypatch.setenv("SAPA_TUNE", "1")
@@ -81,13 +85,13 @@ def test_tuning_is_asked_for_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert launched(plan(), C=65) == [first]
 
 
-LADDER = [(8, 64, 4), (4, 64, 4), (2, 64, 4), (1, 64, 4), (1, 32, 4), (1, 16, 4), (1, 16, 2), (1, 16, 1)]
+LADDER = [(4, 64, 4), (4, 64, 8), (4, 32, 8), (4, 16, 8), (2, 16, 8), (1, 16, 8)]
 
 
 @pytest.mark.parametrize("spilling", range(len(LADDER)))
 @pytest.mark.parametrize("error", [None, triton.runtime.errors.PTXASError("register allocation failed")])
 def test_a_tile_that_spills_is_cut_once(spilling: int, error: Exception | None) -> None:
-    """Cells stay whole as long as they can."""
+    """More threads, then fewer channels; points stay together as long as they can."""
     from sapa.backends.triton.launch import run
 
     kernel, one = Kernel([1] * spilling, error), plan()
@@ -98,7 +102,7 @@ def test_a_tile_that_spills_is_cut_once(spilling: int, error: Exception | None) 
     assert kernel.launched == [tried[-1], tried[-1]]
 
 
-@pytest.mark.parametrize(("spills", "chosen"), [([9, 9, 3, 9, 3, 9, 9, 9], 2), ([9] * len(LADDER), 0)])
+@pytest.mark.parametrize(("spills", "chosen"), [([9, 9, 3, 9, 3, 9], 2), ([9] * len(LADDER), 0)])
 def test_where_every_tile_spills_it_is_the_one_that_does_least(spills: list[int], chosen: int) -> None:
     from sapa.backends.triton.launch import run
 
@@ -108,12 +112,33 @@ def test_where_every_tile_spills_it_is_the_one_that_does_least(spills: list[int]
     assert kernel.launched == [LADDER[chosen]]
 
 
-def test_blocks_are_not_cut_below_what_lies_side_by_side() -> None:
+def cut(**meta: Any) -> list[dict[str, Any]]:
+    """What is different in each tile from the one before it."""
     from sapa.backends.triton.choice import smaller
 
-    whole = {"N": 2, "U": 2, "BC": 64}
-    assert [meta["BC"] for meta in smaller(whole)] == [64, 64, 32, 16, 16]
-    assert [meta["BC"] for meta in smaller(whole | {"BC": 8})] == [8, 8, 8]
+    return [{k: n for k, n in after.items() if n != before[k]} for before, after in pairwise(smaller(meta))]
+
+
+def test_a_tile_gives_up_no_more_than_it_has() -> None:
+    """Threads as many as a multiprocessor has registers for, products of 16 numbers at least."""
+    assert cut(M=4, T=16, BC=64, num_warps=2) == [{"num_warps": 4}, {"BC": 32}, {"BC": 16}, {"M": 2}, {"M": 1}]
+    least = {"M": 1, "T": 16, "BC": 16}
+    assert cut(**least, num_warps=8, maxnreg=128) == [{"num_warps": 16}]
+    assert cut(**least, num_warps=16, maxnreg=128) == []
+    assert cut(**least, num_warps=16, maxnreg=64) == [{"num_warps": 32}]
+    # a compute unit of AMD has four SIMDs, each with registers for so many waves
+    assert cut(**least, num_warps=8, waves_per_eu=2) == []
+    assert cut(**least, num_warps=8, waves_per_eu=4) == [{"num_warps": 16}]
+    # what is summed over high-res points has as many of them as before
+    gathered = cut(M=16, N=4, BC=32, num_warps=2)
+    assert gathered == [{"num_warps": 4}, {"BC": 16}, {"N": 2}, {"N": 1}]
+
+
+def test_keys_that_are_kept_are_given_up_last_of_all_channels() -> None:
+    deep = {"M": 1, "T": 16, "BC": 32, "BD": 64, "num_warps": 16}
+    assert cut(**deep) == [{"BD": 32}, {"BD": 16}, {"BC": 16}]
+    kept = cut(**deep | {"BD": 32}, IS_SHALLOW=True)
+    assert kept == [{"BC": 16}, {"BD": 16, "IS_SHALLOW": False}]
 
 
 def test_threads_tune_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +169,7 @@ def test_threads_tune_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> No
 
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(choose, [64, 65] * 8))
-    assert all(meta["N"] == 4 for meta in found)
+    assert all(meta["M"] == 8 for meta in found)
     assert tuner.launched == ["tuned"] * 2
 
 
@@ -158,7 +183,10 @@ def test_tiles_that_compete_do_not_spill(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(choice, "is_capturing", lambda: False)
     choice.choose(kernel, plan(), {"q": torch.empty(1), "C": 64, "D": 32, "sizes": (4, 4, 2, 2, 5, 5)})
     ((first, second),) = asked
-    assert (dict(first)["N"], dict(second)["N"]) == (4, 1)
+    assert [dict(one) for one in (first, second)] == [
+        {"M": 4, "T": 16, "BC": 64, "num_warps": 8},
+        {"M": 8, "T": 16, "BC": 16, "num_warps": 16},
+    ]
 
 
 def test_a_recording_that_cannot_load_a_kernel_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +260,8 @@ def test_tiles_compete_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
         return lambda kernel: ("tuned", kernel)
 
     monkeypatch.setattr(triton, "autotune", autotune)
-    choices = tuple(tuple(meta.items()) for meta in CANDIDATES)
+    options = {"num_stages": 1, "maxnreg": 64, "enable_fp_fusion": True}
+    choices = tuple(tuple((meta | options).items()) for meta in CANDIDATES)
     choice._tuner.cache_clear()
     try:
         devices = [torch.device(name) for name in ("cuda:0", "cuda:0", "cuda:1")]
@@ -240,10 +269,8 @@ def test_tiles_compete_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         choice._tuner.cache_clear()
     (configs, key, cache_results), _ = asked
-    assert [(config.kwargs, config.num_warps) for config in configs] == [
-        ({"N": 8, "U": 4, "BC": 64}, 4),
-        ({"N": 4, "U": 4, "BC": 128}, 8),
-    ]
+    # all of it reaches the compiler
+    assert [config.all_kwargs() for config in configs] == [meta | options | {"num_ctas": 1} for meta in CANDIDATES]
     assert key == ["C", "D", "sizes"]
     assert cache_results
 

@@ -106,19 +106,24 @@ def prepare(name: str, problem: Problem) -> Callable[[], object]:
     return partial(operators.attend_backward, g, q, k, v, *options)
 
 
-def build(name: str, place: int, problem: Problem, target: GPUTarget) -> Any:
-    """The compiled kernel with this tile of the table, and what was made on the way in its `asm`."""
+def build(name: str, problem: Problem, target: GPUTarget) -> Any:
+    """The compiled kernel with the tile of the rules, and what was made on the way in its `asm`."""
 
     def first(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
-        return plan.candidates[place]
+        return plan.candidates[0]
 
     return _compiled(first, name, problem, target)
 
 
-def launched(name: str, problem: Problem, target: str) -> Any:
-    """The compiled kernel that a launch would take on this target: the first tile that does not spill."""
+def launched(name: str, problem: Problem, target: str, place: int = 0) -> Any:
+    """The compiled kernel that a launch would take on this target, if this tile of the table is the one: the first that
+    does not spill."""
+
+    def without_spills(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
+        return choice.without_spills(kernel, plan, plan.candidates[place], arguments)
+
     with patch.object(choice, "spills", lambda compiled: spilled_bytes(compiled, target)):
-        return _compiled(choice.choose, name, problem, TARGETS[target])
+        return _compiled(without_spills, name, problem, TARGETS[target])
 
 
 def _compiled(choose: Callable[..., Meta], name: str, problem: Problem, target: GPUTarget) -> Any:

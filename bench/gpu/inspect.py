@@ -35,11 +35,11 @@ RESERVED = 1024  # bytes of shared memory that each block costs besides its own
 # CDNA3 instruction set guide: each of the 4 SIMDs of a CU holds 8 waves and 512 registers for each of 64 lanes
 SIMDS, WAVES, VECTOR_REGISTERS, LOCAL_DATA_SHARE = 4, 8, 512, 64 * 1024
 
-# not those of `sums_of`, which never happen: they alone are STRONG.SYS, or sc0 sc1 on AMD
 SASS = r"\b{}((?:\.\w+)+)"
-AMD = r"\b(?:global|buffer|flat)_{}_(?:dword(?:x(\d))?|(u?short|[us]?byte|[us]?\w*d16\w*))\b(?!.*\bsc0 sc1\b)"
+AMD = r"\b(?:global|buffer|flat)_{}_(?:dword(?:x(\d))?|(u?short|[us]?byte|[us]?\w*d16\w*))\b.*?( nt)?$"
 LOAD_SASS, STORE_SASS = re.compile(SASS.format("LDG")), re.compile(SASS.format("STG"))
-LOAD_AMD, STORE_AMD = re.compile(AMD.format("load")), re.compile(AMD.format("store"))
+LOAD_AMD, STORE_AMD = (re.compile(AMD.format(way), re.MULTILINE) for way in ("load", "store"))
+ONCE = "STRONG.GPU"  # passes by the first-level cache: `load_once`; on AMD it is nt
 BYTES = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}  # else 4
 
 
@@ -50,6 +50,7 @@ class Found:
     shared: int
     occupancy: float
     loads: dict[int, int]  # bytes of one load: how many there are
+    once: dict[int, int]  # of these, loads of high-res maps
     stores: dict[int, int]
 
 
@@ -69,14 +70,19 @@ def nvidia(compiled: Any, target: str) -> Found:
     registers, stack = (int(re.findall(rf"{key}:(\d+)", usage)[-1]) for key in ("REG", "STACK"))
     shared, warps = compiled.metadata.shared, compiled.metadata.num_warps
     text = disassembled(compiled)
-    loads, stores = widths(LOAD_SASS, text), widths(STORE_SASS, text)
-    return Found(registers, stack, shared, occupancy(target, registers, shared, warps), loads, stores)
+    loads, once, stores = widths(LOAD_SASS, text), widths(LOAD_SASS, text, ONCE), widths(STORE_SASS, text)
+    return Found(registers, stack, shared, occupancy(target, registers, shared, warps), loads, once, stores)
 
 
-def widths(pattern: re.Pattern[str], text: str) -> dict[int, int]:
-    """Bytes of one load or store: how many there are."""
-    found = (flags[1:].split(".") for flags in pattern.findall(text) if not flags.endswith("STRONG.SYS"))
+def widths(pattern: re.Pattern[str], text: str, kind: str = "") -> dict[int, int]:
+    """Bytes of one load or store: how many there are, of those that end like this."""
+    found = (flags[1:].split(".") for flags in pattern.findall(text) if flags.endswith(kind))
     return dict(Counter(next((BYTES[flag] for flag in flags if flag in BYTES), 4) for flags in found))
+
+
+def amd_widths(pattern: re.Pattern[str], text: str, once: bool = False) -> dict[int, int]:
+    found = ((words, narrow) for words, narrow, passes_by in pattern.findall(text) if passes_by or not once)
+    return dict(Counter(2 if narrow else 4 * int(words or 1) for words, narrow in found))
 
 
 def disassembled(compiled: Any) -> str:
@@ -109,11 +115,8 @@ def amd(compiled: Any) -> Found:
     registers, shared = number("vgpr_count"), number("group_segment_fixed_size")
     shared = max(shared, compiled.metadata.shared)
     spills = number("vgpr_spill_count") + number("sgpr_spill_count")
-    loads, stores = (
-        Counter(4 * int(words or 1) if not narrow else 2 for words, narrow in pattern.findall(text))
-        for pattern in (LOAD_AMD, STORE_AMD)
-    )
-    return Found(registers, spills, shared, amd_occupancy(registers, shared, warps), dict(loads), dict(stores))
+    loads, once, stores = amd_widths(LOAD_AMD, text), amd_widths(LOAD_AMD, text, once=True), amd_widths(STORE_AMD, text)
+    return Found(registers, spills, shared, amd_occupancy(registers, shared, warps), loads, once, stores)
 
 
 def amd_occupancy(registers: int, shared: int, warps: int) -> float:

@@ -1,25 +1,26 @@
-"""What the loops of a kernel take, read from the binary: instructions of a warp, and barriers at which warps wait.
+"""What a program executes, read from the binary: instructions of a warp, and barriers at which warps wait.
 
-Loops are those over blocks of channels, over rows and over columns of the window; what stands beside them is left out.
+Loops are those over blocks of channels; in `scatter`, over parts of the rows that it reads. Told by their products, of
+which the compiler makes one instruction each. What is done only where a sum is NaN is left out, as far as it loops.
 """
 
 import math
 import re
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-from bench.gpu.build import TARGETS, Problem, build
-from bench.gpu.gate import holds
+from bench.gpu.build import Problem, launched
+from bench.gpu.gate import LAYOUTS, holds
 from bench.gpu.inspect import disassembled
 
 TARGET = "sm_80"
 LABEL = re.compile(r"^(\.L_x_\d+):")
 JUMP = re.compile(r"\bBRA `\((\.L_x_\d+)\)")
 INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/")
-# the channels that the loops of each kernel go over, in the order of the program
-OVER = {"attend": "DC", "points": "DCD", "scatter": "C", "assemble": "C", "assemble_weights": "C"}
-LAYOUTS = ("channels_last", "planar")
+PRODUCT = re.compile(r"\bFFMA\b")
+Pass = tuple[tuple[int, int, int], tuple[int, ...]]  # the sizes of its matrices, and how often it goes round
+# the channels that the loops of each kernel go over, in the order of the program; `points` has its scores outside
+OVER = {"attend": "DC", "points": "CD", "scatter": "C", "assemble": "C", "assemble_weights": "C"}
 
 
 @dataclass(frozen=True)
@@ -29,54 +30,83 @@ class Loop:
     start: int
     end: int
     instructions: int
+    products: int
     barriers: int
+
+    def has(self, other: "Loop") -> bool:
+        return self.start <= other.start and other.end < self.end
 
 
 def measure() -> list[dict[str, Any]]:
-    """For each kernel of the usual call, instructions for each high-res point, and barriers in the loop over taps."""
+    """For each kernel of the usual call, instructions for each high-res point, and barriers of a block of channels."""
     return [row(name, layout) for name in OVER for layout in LAYOUTS]
 
 
 def row(name: str, layout: str) -> dict[str, Any]:
     problem = Problem(D=None if name.startswith("assemble") else Problem.D, layout=layout)
-    compiled = build(name, 0, problem, TARGETS[TARGET])
-    held, found = holds(compiled), nests(disassembled(compiled))
-    if len(found) != len(OVER[name]):
-        raise ValueError(f"{name}, {layout}: {len(found)} loops over the window, not {len(OVER[name])}")
-    total = 0
-    for nest, channels in zip(found, OVER[name], strict=True):
-        blocks = math.ceil(problem.C / held["BC"]) if channels == "C" else math.ceil((problem.D or 1) / held["BD"])
-        # a kernel that shares its channels among programs has no loop over them
-        total += executed(nest, (blocks, *problem.kernel_size)[-len(nest) :]) * (blocks if len(nest) == 2 else 1)
-    each = total * held["threads"] / 32 / (held["cells"] * held["points"])
-    return {"kernel": name, "layout": layout, "instructions": round(each), "barriers": [n[-1].barriers for n in found]}
+    compiled = launched(name, problem, TARGET)
+    held = holds(compiled)
+    points, programs, passes = (of_cells if name == "scatter" else of_points)(problem, held, OVER[name])
+    each = [(math.prod(sizes) // held["threads"], trips) for sizes, trips in passes]
+    total, barriers = executed(disassembled(compiled), each)
+    instructions = round(total * programs * held["threads"] / 32 / points)
+    return {"kernel": name, "layout": layout, "barriers": barriers, "instructions": instructions}
 
 
-def executed(nest: list[Loop], trips: tuple[int, ...]) -> int:
-    """Instructions of loops inside one another, from the outside in, that go round so often."""
-    if len(nest) != len(trips) or any(inner.end > outer.end for outer, inner in pairwise(nest)):
-        raise ValueError(f"{len(nest)} loops that are not one inside the other, {len(trips)} times to go round")
-    counts = [loop.instructions for loop in nest]
-    own = [n - inner for n, inner in zip(counts, [*counts[1:], 0], strict=True)]
-    return sum(n * math.prod(trips[: depth + 1]) for depth, n in enumerate(own))
+def of_points(problem: Problem, held: dict[str, int], over: str) -> tuple[int, int, list[Pass]]:
+    """High-res points, programs for them, and what these do."""
+    blocks = [(problem.C, held["BC"]) if one == "C" else (problem.D or 0, held["BD"]) for one in over]
+    passes: list[Pass] = [((held["M"], held["T"], block), (math.ceil(size / block),)) for size, block in blocks]
+    return held["M"], 1, passes
 
 
-def nests(text: str) -> list[list[Loop]]:
-    """Loops that have others inside, each with the one inside it and so on, in the order of the program."""
+def of_cells(problem: Problem, held: dict[str, int], over: str) -> tuple[int, int, list[Pass]]:
+    """Rows of the window, and the parts of the points of each; a program has one block of channels."""
+    (Kh, Kw), S, N = problem.kernel_size, int(problem.scale), held["N"]
+    parts = math.ceil(S * S * (N + Kw - 1) / held["M"])
+    return S * S * N, math.ceil(problem.C / held["BC"]), [((N, held["M"], held["BC"]), (Kh, parts))]
+
+
+def executed(text: str, passes: list[tuple[int, tuple[int, ...]]]) -> tuple[int, list[int]]:
+    """Instructions of each warp, and barriers of each pass.
+
+    A pass is a loop that has so many products and goes round so often, if it is inside others from the outside in.
+    """
+    found = loops(text)
+    total = sum(bool(INSTRUCTION.search(line)) for line in text.splitlines())
+    total -= sum(loop.instructions for loop in outermost(found))
+    barriers = []
+    for (products, trips), inner in zip(passes, innermost(found), strict=False):
+        nest = [loop for loop in found if loop == inner or loop.has(inner)]
+        if (inner.products, len(nest)) != (products, len(trips)):
+            raise ValueError(
+                f"{len(nest)} loops, one inside the other, around {inner}, not {products} products {trips}"
+            )
+        counts = [loop.instructions for loop in nest]
+        own = [n - inside for n, inside in zip(counts, [*counts[1:], 0], strict=True)]
+        total += sum(n * math.prod(trips[: depth + 1]) for depth, n in enumerate(own))
+        barriers.append(inner.barriers)
+    return total, barriers
+
+
+def innermost(found: list[Loop]) -> list[Loop]:
+    return [loop for loop in found if not any(loop.has(other) for other in found if other != loop)]
+
+
+def outermost(found: list[Loop]) -> list[Loop]:
+    return [loop for loop in found if not any(other.has(loop) for other in found if other != loop)]
+
+
+def loops(text: str) -> list[Loop]:
+    """In the order of the program."""
     lines = text.splitlines()
     labels = {match[1]: n for n, line in enumerate(lines) if (match := LABEL.match(line))}
-    loops = []
+    found = []
     for end, line in enumerate(lines):
         match = JUMP.search(line)
-        if match and labels.get(match[1], end) < end:
+        # a program ends with a jump to itself
+        if match and labels.get(match[1], end) < end - 1:
             body = [one for one in lines[labels[match[1]] : end + 1] if INSTRUCTION.search(one)]
-            loops.append(Loop(labels[match[1]], end, len(body), sum("BAR.SYNC" in one for one in body)))
-    loops.sort(key=lambda loop: (loop.start, -loop.end))
-    found: list[list[Loop]] = []
-    for loop in loops:
-        if found and loop.end < found[-1][0].end:
-            found[-1].append(loop)
-        else:
-            found.append([loop])
-    # a program ends with a jump to itself
-    return [nest for nest in found if len(nest) > 1]
+            counts = (sum(bool(PRODUCT.search(one)) for one in body), sum("BAR.SYNC" in one for one in body))
+            found.append(Loop(labels[match[1]], end, len(body), *counts))
+    return sorted(found, key=lambda loop: (loop.start, -loop.end))

@@ -18,29 +18,28 @@ SHAPES = {"float32": Shape(), "bfloat16": Shape(itemsize=2), "float32, C = 2048"
 
 
 def kernels(found: dict[str, Any]) -> str:
-    """The table of tiles; the bytes of wide loads as a share of those of all loads."""
-    heads, cells = [], {}
+    """The table of tiles, as they are on the first target; what is cut on another one has a star."""
+    held, cells = {}, {}
     for row in found["kernels"]:
         if row["case"]:
             continue
         notes = [row["dtype"]] * (row["dtype"] != "float32") + [f"scale {row['scale']}"] * (row["scale"] != 2)
         notes += [f"D = {row['D']}"] * (row["D"] not in (None, Problem.D)) + ["with a bias"] * row["bias"]
-        held = row["holds"]
-        head = (
-            *(", ".join([f"`{row['kernel']}`", *notes]), row["layout"]),
-            *(f"{held['cells']} x {held['points']}", ", ".join(str(held[key]) for key in ("BC", "BD") if key in held)),
-            str(held["threads"]),
-        )
-        heads.append(head)
+        notes += ["second tile"] * (row["place"] > 0)
+        call = ", ".join([f"`{row['kernel']}`", *notes]), row["layout"]
+        own = row["holds"]
+        own = [*(str(own.get(key, "")) for key in "NMT"), str(own["BC"]), str(own.get("BD", "")), str(own["threads"])]
+        head = (*call, *held.setdefault(call, own))
         cells[head, row["target"]] = (
             f"{row['registers']} / {row['shared'] / 1024:.3g} / {row['occupancy']:.0%} / {wide_share(row):.0%}"
-        )
+        ) + " *" * (held[call] != own)
     spilled = sum(row["spills"] > 0 for row in found["kernels"])
     note = (
         f"{len(found['kernels'])} binaries in this table and the next, of which {spilled or 'none'} spill registers. "
     )
     made = f"Made by triton {found['triton']} as it comes with torch {found['torch']}.\n"
-    return by_target(["kernel", "format", "cells x points", "C, D", "threads"], heads, cells) + "\n" + note + made
+    head = ["kernel", "format", "cells", "points", "window", "C", "D", "threads"]
+    return by_target(head, [head for head, _ in cells], cells) + "\n" + note + made
 
 
 def cases(found: dict[str, Any]) -> str:
@@ -97,7 +96,7 @@ def traffic() -> str:
 
 
 def loops(found: dict[str, Any]) -> str:
-    """Instructions of a warp for each point, of which multiplications with a sum; barriers of a tap in each loop."""
+    """Instructions of a warp for each point, of which multiplications with a sum; barriers of a block in each loop."""
     rows, shape = [], Shape()
     for row in found["loops"]:
         products = {"attend": shape.C + shape.D, "points": shape.C + 2 * shape.D}.get(row["kernel"], shape.C)
@@ -117,22 +116,16 @@ def host(found: dict[str, Any]) -> str:
 
 
 def loads(found: dict[str, Any]) -> str:
-    """Of each map: how often a program loads a number, and how often each cache fetches it."""
+    """Of each map: how often a program loads a number, and how many programs load it."""
     rows = []
     for call in found["calls"]:
         ratios = {
-            name: " / ".join(
-                number(ratio)
-                for ratio in (
-                    one["loads"] / one["numbers"],
-                    *(one[cache] / one["sectors"] for cache in found["caches"]),
-                )
-            )
+            name: " / ".join(map(number, (one["loads"] / one["of_programs"], one["of_programs"] / one["numbers"])))
             for name, one in call["maps"].items()
         }
-        sizes = [str(call[key]) for key in ("scale", "C", "D")]
+        sizes = [str(size) for size in (call["scale"], call["kernel_size"][0], call["C"], call["D"])]
         rows.append([f"`{call['kernel']}`", call["layout"], *sizes, *(ratios.get(name, "") for name in "qkvgw")])
-    return table(["kernel", "format", "scale", "C", "D", "q", "k", "v", "g", "w"], rows)
+    return table(["kernel", "format", "scale", "K", "C", "D", "q", "k", "v", "g", "w"], rows)
 
 
 def sample(found: dict[str, Any]) -> str:

@@ -48,7 +48,7 @@ def sample(calls: int = CALLS) -> dict[str, Any]:
     counts = {"calls": calls, "first": 0, "taken": 0, "lanes": 0, "crowded": 0}
     for _ in track(range(calls), "compiling"):
         kernel, problem, target = draw(random)
-        first = taken = build(kernel, 0, problem, TARGETS[target])
+        first = taken = build(kernel, problem, TARGETS[target])
         at_first = spilled_bytes(first, target)
         if at_first:
             taken = launched(kernel, problem, target)

@@ -20,7 +20,7 @@ from sapa.backends.reference import Bias
 from sapa.geometry import Size
 
 DEVICES = ("cuda", "xpu")  # an AMD GPU is a cuda device to PyTorch
-OLDEST = "3.4"  # of Triton
+OLDEST = "3.5"  # of Triton: before, products of matrices had 16 rows at least
 
 __all__ = [
     "assemble",

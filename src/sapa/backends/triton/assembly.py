@@ -3,89 +3,100 @@
 import triton
 import triton.language as tl
 
-from sapa.backends.triton.maps import (
-    gather,
-    load_high,
-    load_low,
-    load_tap,
-    spread,
-    store_high,
-    store_low,
-    sums_of,
-)
-from sapa.backends.triton.tiles import block_of_cells, cells, channels, is_inside, points, split, turns
-from sapa.backends.triton.window import products
+from sapa.backends.triton.maps import dot, load, load_taps, store, store_taps
+from sapa.backends.triton.tiles import channels, points, points_of, split, strip, taps, window
+from sapa.backends.triton.window import nans, products, store_sums
+
+ONE = tl.constexpr(1)
 
 
 @triton.jit
 def assemble_kernel(
-    out, v, w, out_strides, v_strides, w_strides, C, G, sizes, sharing,
-    SY: tl.constexpr, SX: tl.constexpr, U: tl.constexpr, V: tl.constexpr, N: tl.constexpr,
-    BC: tl.constexpr, LAST: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
+    out, v, w, out_strides, v_strides, w_strides, C, G, sizes, cutting,
+    SY: tl.constexpr, SX: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, T: tl.constexpr, BC: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """y[p] = sum_t w[p, t] v[c(p) + t]."""
-    number, block = split(tl.program_id(0), tl.cdiv(C, BC))
+    number, first_block = split(tl.program_id(0), cutting)
     number, group = split(number, G)
-    b, i, j, is_cell, turn = block_of_cells(number, sizes, sharing, N, INDEX)
-    c, is_channel = channels(block, C, BC, INDEX)
-    c += group * C
+    number, part = split(number, tl.cdiv(points_of(sizes, N, SY, SX), M))
+    b, i, j = strip(number, sizes, N, INDEX)
     v, w, out = v + b * v_strides[0], w + b * w_strides[0], out + b * out_strides[0]
-    for part in range(turn, turns(sizes, SY, SX, U, V), sharing):
-        y, x, is_point = points(i, j, is_cell, part, sizes, SY, SX, U, V)
-        # in planar maps the weights have to be exchanged anyway
-        total = sums_of(out, out_strides, c, C, y, x, is_point, ACC) if LAST else tl.zeros([U, BC, N, V], ACC)
-        for ty in range(sizes[4]):
-            for tx in range(sizes[5]):
-                row, column = i + ty - sizes[4] // 2, j + tx - sizes[5] // 2
-                value = load_low(v, v_strides, c, is_channel, row, column, is_inside(row, column, sizes), ACC)
-                p = ((group * sizes[4] + ty) * sizes[5] + tx).to(INDEX)
-                total += spread(load_tap(w, w_strides, p, y, x, is_point, ACC), value)
-        store_high(out, out_strides, c, is_channel, y, x, is_point, total)
+    y, x, cell, is_point = points(i, j, part, sizes, N, SY, SX, M)
+    down, right, _, _, _ = window(i, j, 0, sizes, N, T, KH, KW)
+    p, is_tap = taps(down, right, cell, KH, KW)
+    weights = load_taps(w, w_strides, (group * KH * KW + p).to(INDEX), y, x, is_tap & is_point[:, None], ACC)
+    store_sums(
+        out, out_strides, weights, None, v, v_strides, C, group, first_block, cutting, i, j, y, x, cell, is_point,
+        sizes, N, KH, KW, BC, INDEX, ACC,
+    )  # fmt: skip
 
 
 @triton.jit
 def scatter_kernel(
     out, a, w, out_strides, a_strides, w_strides, C, G, sizes,
-    SY: tl.constexpr, SX: tl.constexpr, U: tl.constexpr, V: tl.constexpr, N: tl.constexpr,
-    BC: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
+    SY: tl.constexpr, SX: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, BC: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """out[i] = sum_{p, t: c(p) + t = i} w[p, t] a[p]: dv of `assemble`, dv and dk of `attend`; gathered."""
     number, block = split(tl.program_id(0), tl.cdiv(C, BC))
     number, group = split(number, G)
-    b, number = split(number, tl.cdiv(sizes[2] * sizes[3], N))
-    b = b.to(tl.int64)
-    i, j, is_low = cells(number, sizes, N, INDEX)
+    b, i, j = strip(number, sizes, N, INDEX)
     c, is_channel = channels(block, C, BC, INDEX)
     c += group * C
     w, a, out = w + b * w_strides[0], a + b * a_strides[0], out + b * out_strides[0]
-    total = tl.zeros([BC, N], ACC)
-    for ty in range(sizes[4]):
-        for tx in range(sizes[5]):
-            row, column = i - ty + sizes[4] // 2, j - tx + sizes[5] // 2
-            is_cell = is_inside(row, column, sizes) & is_low
-            p = ((group * sizes[4] + ty) * sizes[5] + tx).to(INDEX)
-            for part in range(turns(sizes, SY, SX, U, V)):
-                y, x, is_point = points(row, column, is_cell, part, sizes, SY, SX, U, V)
-                weight = load_tap(w, w_strides, p, y, x, is_point, ACC)
-                total += gather(weight, load_high(a, a_strides, c, is_channel, y, x, is_point, ACC))
-    store_low(out, out_strides, c, is_channel, i, j, is_low, total)
+    n = tl.arange(0, N)
+    total = tl.zeros([N, BC], ACC)
+    for down in range(KH):
+        for part in range(tl.cdiv(points_of(sizes, N + KW - 1, SY, SX), M)):
+            row, column = i - down + KH // 2, j - (KW - 1) + KW // 2
+            y, x, cell, is_point = points(row, column, part, sizes, N + KW - 1, SY, SX, M)
+            right = n[None, :] + KW - 1 - cell[:, None]
+            there = is_point[:, None] & (right >= 0) & (right < KW)
+            weights = load_taps(w, w_strides, ((group * KH + down) * KW + right).to(INDEX), y, x, there, ACC)
+            of_points = load(a, a_strides, c, is_channel, y, x, is_point, ACC)
+            total += dot(tl.trans(weights), tl.trans(of_points))
+    # as in `store_sums`
+    if N > 1 and nans(total) == 1:
+        total = point_by_point(
+            a, w, a_strides, w_strides, c, is_channel, group, i, j + n, sizes, SY, SX, KH, KW, INDEX, ACC
+        )  # fmt: skip
+    store(out, out_strides, c, is_channel, tl.zeros_like(n) + i, j + n, j + n < sizes[3], tl.trans(total))
+
+
+@triton.jit
+def point_by_point(
+    a, w, a_strides, w_strides, c, is_channel, group, i, j, sizes,
+    SY: tl.constexpr, SX: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """The sums of cells that see no other points than those that read them: [N, channels]."""
+    total = tl.zeros([j.shape[0], c.shape[0]], ACC)
+    # not KH * KW, which would be unrolled
+    for t in range(sizes[4] * sizes[5]):
+        down, right = split(t, KW)
+        row, column = i - down + KH // 2, j - right + KW // 2
+        for number in range(points_of(sizes, ONE, SY, SX)):
+            y, x, _, is_point = points(row, column, number, sizes, ONE, SY, SX, ONE)
+            weight = load_taps(w, w_strides, (group * KH * KW + t).to(INDEX), y, x, is_point[:, None], ACC)
+            total += weight * tl.trans(load(a, a_strides, c, is_channel, y, x, is_point, ACC))
+    return total
 
 
 @triton.jit
 def assemble_weights_kernel(
-    dw, g, v, dw_strides, g_strides, v_strides, C, G, sizes, sharing,
-    SY: tl.constexpr, SX: tl.constexpr, U: tl.constexpr, V: tl.constexpr, N: tl.constexpr, T: tl.constexpr,
-    BC: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
+    dw, g, v, dw_strides, g_strides, v_strides, C, G, sizes,
+    SY: tl.constexpr, SX: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, T: tl.constexpr, BC: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """dw[p, t] = <g[p], v[c(p) + t]>."""
     number, group = split(tl.program_id(0), G)
-    b, i, j, is_cell, turn = block_of_cells(number, sizes, sharing, N, INDEX)
+    number, part = split(number, tl.cdiv(points_of(sizes, N, SY, SX), M))
+    b, i, j = strip(number, sizes, N, INDEX)
     group = group.to(tl.int64)
     dw += b * dw_strides[0]
     v, g = v + b * v_strides[0] + group * C * v_strides[1], g + b * g_strides[0] + group * C * g_strides[1]
-    P = sizes[4] * sizes[5]
-    t = tl.arange(0, T)
-    for part in range(turn, turns(sizes, SY, SX, U, V), sharing):
-        y, x, is_point = points(i, j, is_cell, part, sizes, SY, SX, U, V)
-        found = products(g, g_strides, y, x, is_point, v, v_strides, i, j, C, sizes, T, BC, INDEX, ACC)
-        store_high(dw, dw_strides, group * P + t, t < P, y, x, is_point, found)
+    y, x, cell, is_point = points(i, j, part, sizes, N, SY, SX, M)
+    down, right, _, _, _ = window(i, j, 0, sizes, N, T, KH, KW)
+    p, is_tap = taps(down, right, cell, KH, KW)
+    found = products(g, g_strides, y, x, is_point, v, v_strides, i, j, C, sizes, N, T, KH, KW, BC, INDEX, ACC)
+    store_taps(dw, dw_strides, (group * KH * KW + p).to(INDEX), y, x, is_tap & is_point[:, None], found)

@@ -21,7 +21,7 @@ from triton import OutOfResources
 from triton.runtime.errors import PTXASError
 
 from sapa.backends.triton import DEVICES, is_interpreted
-from sapa.backends.triton.fit import FEWEST_CHANNELS, Meta
+from sapa.backends.triton.fit import FEWEST, Meta, most_warps
 from sapa.backends.triton.plan import Plan
 
 KEY = ("C", "D", "G", "sizes")
@@ -83,11 +83,19 @@ def without_spills(kernel: Any, plan: Plan, first: Meta, arguments: Mapping[str,
 
 
 def smaller(meta: Meta) -> Iterator[Meta]:
-    """A tile, and what is left of it by halves: fewer cells, then fewer channels of one, and only then a part of it."""
+    """A tile; with twice the threads, if there are as many; and what is left by halves: fewer channels, then points."""
     yield meta
-    for name, least in (("N", 1), ("BC", FEWEST_CHANNELS), ("U", 1)):
-        while meta[name] > least:
+    if 2 * meta["num_warps"] <= most_warps(meta):
+        meta = meta | {"num_warps": 2 * meta["num_warps"]}
+        yield meta
+    # keys that are kept for dq are loaded once, as long as a block has all of their channels
+    blocks = ("BC", "BD") if meta.get("IS_SHALLOW") else ("BD", "BC")
+    # the high-res points of a gathering program are what its products are summed over: it gives up cells
+    for name, least in ((blocks[0], FEWEST), (blocks[1], FEWEST), ("M" if "T" in meta else "N", 1)):
+        while meta.get(name, 0) > least:
             meta = meta | {name: meta[name] // 2}
+            if name == "BD" and "IS_SHALLOW" in meta:
+                meta["IS_SHALLOW"] = False
             yield meta
 
 
@@ -118,6 +126,6 @@ def _tuner(kernel: Any, candidates: tuple[tuple[tuple[str, Any], ...], ...], dev
     """One for each device."""
     configs = []
     for meta in map(dict, candidates):
-        options = {name: meta.pop(name) for name in ("num_warps", "maxnreg") if name in meta}
+        options = {name: meta.pop(name) for name in ("num_warps", "num_stages", "maxnreg") if name in meta}
         configs.append(triton.Config(meta, **options))
     return triton.autotune(configs, key=[name for name in KEY if name in kernel.arg_names], cache_results=True)(kernel)

@@ -27,14 +27,12 @@ def launch(
     maps: Mapping[str, Tensor],
     *,
     sizes: Sizes,
-    owns: str,
-    is_cut: bool = False,
+    owns: str = "points",
     **arguments: Any,
 ) -> None:
     """Run a kernel of the table on its maps, given by their names; the memory format of the first decides the tile.
 
-    Its programs own high-res "points" or low-res "cells", and share the channels of those if these are cut. The rest is
-    passed on.
+    Its programs own high-res "points" or low-res "cells". The rest is passed on.
     """
     main = next(iter(maps.values()))
     if not len(main):
@@ -47,7 +45,7 @@ def launch(
             if len(_plans) >= CAPACITY:
                 _plans.pop(next(iter(_plans.copy())), None)  # another thread may be here, too
             target = current_target()
-            plan = plan_of(name, kernel, maps, arguments, sizes=sizes, owns=owns, is_cut=is_cut, target=target)
+            plan = plan_of(name, kernel, maps, arguments, sizes=sizes, owns=owns, target=target)
             _plans[key] = plan
         run(kernel, plan, given | plan.constants)
 

@@ -1,82 +1,49 @@
-"""Inside the kernels: where points lie in memory, and sums over the tiles of `tiles.py`."""
+"""Inside the kernels: channels of points, [channels, points], in memory; and products of matrices."""
 
 import triton
 import triton.language as tl
 
 
 @triton.jit
-def low(strides, c, i, j):
-    """Where channels of low-res points lie: [channels, N]."""
-    return (c * strides[1])[:, None] + (i * strides[2] + j * strides[3])[None, :]
+def at(strides, c, y, x):
+    return (c * strides[1])[:, None] + (y * strides[2] + x * strides[3])[None, :]
 
 
 @triton.jit
-def high(strides, c, y, x):
-    """Where channels of high-res points lie: [U, channels, N, V]."""
-    return (c * strides[1])[None, :, None, None] + (y * strides[2] + x * strides[3])[:, None, :, :]
+def load(a, strides, c, is_channel, y, x, is_there, ACC: tl.constexpr):
+    return tl.load(a + at(strides, c, y, x), mask=is_channel[:, None] & is_there[None, :], other=0).to(ACC)
 
 
 @triton.jit
-def load_low(a, strides, c, is_channel, i, j, is_low, ACC: tl.constexpr):
-    return tl.load(a + low(strides, c, i, j), mask=is_channel[:, None] & is_low[None, :], other=0).to(ACC)
+def load_once(a, strides, c, is_channel, y, x, is_there, ACC: tl.constexpr):
+    """What no other program asks for passes by the first-level cache, and leaves it to windows, which overlap."""
+    mask = is_channel[:, None] & is_there[None, :]
+    return tl.load(a + at(strides, c, y, x), mask=mask, other=0, cache_modifier=".cg").to(ACC)
 
 
 @triton.jit
-def load_high(a, strides, c, is_channel, y, x, is_point, ACC: tl.constexpr):
-    there = is_channel[None, :, None, None] & is_point[:, None, :, :]
-    return tl.load(a + high(strides, c, y, x), mask=there, other=0).to(ACC)
+def store(a, strides, c, is_channel, y, x, is_there, values):
+    mask = is_channel[:, None] & is_there[None, :]
+    tl.store(a + at(strides, c, y, x), values.to(a.dtype.element_ty), mask=mask)
 
 
 @triton.jit
-def load_once(a, strides, c, is_channel, y, x, is_point, ACC: tl.constexpr):
-    """What is not asked for again passes by the first-level cache, and leaves it to the window."""
-    there = is_channel[None, :, None, None] & is_point[:, None, :, :]
-    return tl.load(a + high(strides, c, y, x), mask=there, other=0, cache_modifier=".cg").to(ACC)
+def load_taps(w, strides, p, y, x, is_there, ACC: tl.constexpr):
+    """A weight for each tap and point: p and is_there are [points, taps]."""
+    return tl.load(w + taps_at(strides, p, y, x), mask=is_there, other=0, cache_modifier=".cg").to(ACC)
 
 
 @triton.jit
-def load_tap(w, strides, p, y, x, is_point, ACC: tl.constexpr):
-    """The weights of one tap: [U, 1, N, V]."""
-    at = (p * strides[1] + y * strides[2] + x * strides[3])[:, None, :, :]
-    return tl.load(w + at, mask=is_point[:, None, :, :], other=0).to(ACC)
+def store_taps(w, strides, p, y, x, is_there, values):
+    tl.store(w + taps_at(strides, p, y, x), values.to(w.dtype.element_ty), mask=is_there)
 
 
 @triton.jit
-def store_low(a, strides, c, is_channel, i, j, is_low, values):
-    tl.store(a + low(strides, c, i, j), values.to(a.dtype.element_ty), mask=is_channel[:, None] & is_low[None, :])
+def taps_at(strides, p, y, x):
+    return p * strides[1] + (y * strides[2] + x * strides[3])[:, None]
 
 
 @triton.jit
-def store_high(a, strides, c, is_channel, y, x, is_point, values):
-    there = is_channel[None, :, None, None] & is_point[:, None, :, :]
-    tl.store(a + high(strides, c, y, x), values.to(a.dtype.element_ty), mask=there)
-
-
-@triton.jit
-def sums_of(out, strides, c, C, y, x, is_point, ACC: tl.constexpr):
-    """Zeros for sums that will be stored here, [U, channels, N, V], by a load that never happens.
-
-    It is for the compiler: so they are laid out as they will be stored, and values are loaded to where they are summed.
-    With `tl.zeros`, which have no place of their own, each value is exchanged between all threads. The modifier, which
-    no other load has, lets one know it in a binary.
-    """
-    there = is_point[:, None, :, :] & (C < 0)
-    return tl.load(out + high(strides, c, y, x), mask=there, other=0, cache_modifier=".cv").to(ACC)
-
-
-@triton.jit
-def spread(w, value):
-    """w[p] value[c(p) + t] for all channels: [U, 1, N, V] and [channels, N] to [U, channels, N, V]."""
-    return w * value[None, :, :, None]
-
-
-@triton.jit
-def gather(w, value):
-    """sum_p w[p] value[p] over the points of each cell: [U, 1, N, V] and [U, channels, N, V] to [channels, N]."""
-    return tl.sum(tl.sum(w * value, 3), 0)
-
-
-@triton.jit
-def inner(pull, value):
-    """<pull[p], value[i]> over the channels of a tile: [U, channels, N, V] and [channels, N] to [U, 1, N, V]."""
-    return tl.sum(pull * value[None, :, :, None], 1, keep_dims=True)
+def dot(a, b):
+    """With all digits of float32: not in TF32."""
+    return tl.dot(a, b, input_precision="ieee")

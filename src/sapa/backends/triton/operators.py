@@ -21,7 +21,6 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, norma
         forward.attend_kernel,
         {"out": y, "q": q, "k": k, "v": v},
         sizes=sizes_of("attend", q, kernel_size, k=k),
-        owns="points",
         C=C,
         D=D,
         NORMALIZE=normalize,
@@ -46,7 +45,6 @@ def attend_backward(
         backward.points_kernel,
         {"dq": dq, "windows": windows, "g": g, "q": q, "k": k, "v": v},
         sizes=sizes,
-        owns="points",
         C=C,
         D=D,
         NORMALIZE=normalize,
@@ -67,8 +65,6 @@ def assemble(v: Tensor, w: Tensor, kernel_size: Size, groups: int) -> Tensor:
         assembly.assemble_kernel,
         {"out": y, "v": v, "w": w},
         sizes=sizes_of("assemble", w, kernel_size, v=v),
-        owns="points",
-        is_cut=True,
         C=C,
         G=groups,
     )
@@ -84,7 +80,6 @@ def assemble_backward(g: Tensor, v: Tensor, w: Tensor, kernel_size: Size, groups
         assembly.assemble_weights_kernel,
         {"dw": dw, "g": g, "v": v},
         sizes=sizes,
-        owns="points",
         C=v.shape[1] // groups,
         G=groups,
     )
@@ -98,7 +93,6 @@ def _scatter(out: Tensor, a: Tensor, w: Tensor, sizes: Sizes, groups: int) -> No
         {"out": out, "a": a, "w": w},
         sizes=sizes,
         owns="cells",
-        is_cut=True,
         C=out.shape[1] // groups,
         G=groups,
     )

@@ -1,4 +1,4 @@
-"""How large the tiles of each kernel are, for either memory format.
+"""How large the tiles of each kernel are.
 
 Chosen by what they compile to: `python -m bench.gpu` writes registers, shared memory and occupancy of each to
 docs/gpu.md, and a test holds them to their limits. The first is taken, and cut where it spills,
@@ -12,11 +12,11 @@ FORWARD, BACKWARD = 64, 128  # registers of a thread: half of an A100's threads 
 
 @dataclass(frozen=True)
 class Tile:
-    """What a program holds: points, value and embedding channels, groups of 32 threads.
+    """What a program holds: at least so many points, blocks of value and of embedding channels, groups of 32 threads.
 
-    The number of registers is a cap for NVIDIA's assembler, which would otherwise spill a few to save others. A call
-    that needs more of them for each point takes fewer points; a cell that is larger than this takes more threads:
-    `fit.py`.
+    More points take more threads, so that each has no more than so many sums of channels, and numbers of windows: of a
+    single cell more, as there is no neighbour's window to tell apart from its own. The number of registers is a cap for
+    NVIDIA's assembler, which would otherwise spill a few to save others, or take more than leave room for the others.
     """
 
     points: int
@@ -24,21 +24,18 @@ class Tile:
     BD: int
     warps: int
     registers: int = BACKWARD
+    each: int = 8  # sums of channels
+    taps: int = 4  # numbers of windows, if there are threads enough
+    alone: int = 2  # so many times as many of a single cell, and embedding channels
+    cells: int = 1  # of a program that makes low-res points
 
 
-TILES: dict[str, dict[str, tuple[Tile, ...]]] = {
-    "attend": {
-        "channels_last": (Tile(16, 128, 64, 4, FORWARD), Tile(32, 128, 64, 8, FORWARD)),
-        "planar": (Tile(32, 32, 32, 4, FORWARD),),
-    },
-    "assemble": {
-        "channels_last": (Tile(64, 32, 32, 4, FORWARD),),
-        # two points for a thread, so that it loads their weights at once
-        "planar": (Tile(128, 8, 32, 2, FORWARD),),
-    },
-    "points": {"channels_last": (Tile(32, 64, 64, 4),), "planar": (Tile(32, 32, 64, 4),)},
-    "scatter": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 32, 32, 4),)},
-    "assemble_weights": {"channels_last": (Tile(32, 64, 32, 4),), "planar": (Tile(32, 64, 32, 4),)},
+TILES: dict[str, tuple[Tile, ...]] = {
+    "attend": (Tile(4, 32, 16, 2, FORWARD), Tile(4, 32, 32, 2, FORWARD)),
+    "assemble": (Tile(4, 32, 16, 2, FORWARD),),
+    "points": (Tile(4, 32, 32, 2, alone=1),),
+    "scatter": (Tile(16, 128, 32, 2, cells=4),),
+    "assemble_weights": (Tile(4, 32, 32, 2),),
 }
 # the interpreter takes its time for each program, not for each point
-INTERPRETED = Tile(512, 64, 64, 4)
+INTERPRETED = Tile(256, 64, 64, 4, each=1024, taps=1024, alone=1, cells=64)

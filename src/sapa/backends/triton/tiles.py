@@ -1,14 +1,11 @@
 """Inside the kernels: which points a program holds.
 
-A program takes N low-res cells and, on the high-res side, U times V of the points of each: a tile of high-res points is
-[U, N, V], and with channels [U, channels, N, V]. U stands first on purpose. Triton then keeps it in the registers of a
-thread, so that a value of the window, [channels, N], is loaded once and serves all of its points; N and the channels
-go to the threads, in the order in which they lie side by side in memory, and so does what is left of U in a large cell.
-V stands last: so many neighbours in a row of a planar map make one load. It is 1 for other maps, and where the ratio of
-sizes is not whole.
+A program takes a strip of N neighbouring low-res cells in a row. On the high-res side those are a rectangle of points,
+[M]; on the low-res side the strip and what stands around it, the window of all its cells, [T]: KH rows of N + KW - 1.
+What points take from the window are products of matrices, [M, T] times [T, channels].
 
-`sizes` is (H, W, low_h, low_w, Kh, Kw). A cell has SY times SX points; both are 0 where the ratio is not whole.
-INDEX is int64 where an offset may not fit 32 bits.
+`sizes` is (H, W, low_h, low_w, Kh, Kw), of which KH and KW are known when a kernel is compiled. A cell has SY times SX
+points; both are 0 where the ratio is not whole. INDEX is int64 where an offset may not fit 32 bits.
 """
 
 import triton
@@ -28,54 +25,52 @@ def first(i, high, low):
 
 
 @triton.jit
-def cells(number, sizes, N: tl.constexpr, INDEX: tl.constexpr):
-    """Row and column of the low-res points of a block, and whether they exist: [N] each."""
-    i, j = split((number * N + tl.arange(0, N)).to(INDEX), sizes[3])
-    return i, j, i < sizes[2]
+def strip(number, sizes, N: tl.constexpr, INDEX: tl.constexpr):
+    """The sample of a strip, and row and column of its first cell."""
+    number, block = split(number, tl.cdiv(sizes[3], N))
+    b, i = split(number, sizes[2])
+    return b.to(tl.int64), i.to(INDEX), block.to(INDEX) * N
 
 
 @triton.jit
-def turns(sizes, SY: tl.constexpr, SX: tl.constexpr, U: tl.constexpr, V: tl.constexpr):
-    """How many turns the points of a cell are for: some have fewer where cells differ."""
+def points_of(sizes, cells: tl.constexpr, SY: tl.constexpr, SX: tl.constexpr):
+    """How many points so many cells of a row have: at most, where cells differ."""
+    return SY * SX * cells if SX > 0 else tl.cdiv(sizes[0], sizes[2]) * tl.cdiv(cells * sizes[1], sizes[3])
+
+
+@triton.jit
+def points(i, j, part, sizes, cells: tl.constexpr, SY: tl.constexpr, SX: tl.constexpr, M: tl.constexpr):
+    """Row and column of M points of some cells from (i, j) on, the cell of each, and whether it exists: [M] each."""
+    number = part * M + tl.arange(0, M)
     if SX > 0:
-        found = tl.cdiv(SY * (SX // V), U)
+        down, right = split(number, cells * SX)
+        # not right // SX, of which the compiler does not see that neighbours share it
+        y, x, cell = i * SY + down, j * SX + right, number // SX % cells
+        is_point = (down < SY) & (x >= 0) & (x < sizes[1])
     else:
-        found = tl.cdiv(tl.cdiv(sizes[0], sizes[2]) * tl.cdiv(sizes[1], sizes[3]), U)
-    return found
+        down, right = split(number, tl.cdiv(cells * sizes[1], sizes[3]))
+        y = first(i, sizes[0], sizes[2]) + down
+        x = first(tl.maximum(j, 0), sizes[1], sizes[3]) + right
+        cell = (2 * x + 1) * sizes[3] // (2 * sizes[1]) - j
+        end = first(tl.minimum(j + cells, sizes[3]), sizes[1], sizes[3])
+        is_point = (y < first(i + 1, sizes[0], sizes[2])) & (x < end)
+    return y, x, cell, is_point & (i >= 0) & (i < sizes[2])
 
 
 @triton.jit
-def points(i, j, is_cell, part, sizes, SY: tl.constexpr, SX: tl.constexpr, U: tl.constexpr, V: tl.constexpr):
-    """Row and column of some points of each cell, and whether they exist: [U, N, 1], [U, N, V] and [U, N, 1]."""
-    number = part * U + tl.arange(0, U)
-    is_point = is_cell[None, :]
-    if SX > 0:
-        down, right = split(number, SX // V)
-        y = (i * SY)[None, :] + down[:, None]
-        x = (j * SX)[None, :] + (right * V)[:, None]
-        if SY * (SX // V) % U != 0:
-            is_point &= (down < SY)[:, None]
-    else:
-        down, right = split(number, tl.cdiv(sizes[1], sizes[3]))
-        y = first(i, sizes[0], sizes[2])[None, :] + down[:, None]
-        x = first(j, sizes[1], sizes[3])[None, :] + right[:, None]
-        is_point &= y < first(i + 1, sizes[0], sizes[2])[None, :]
-        is_point &= x < first(j + 1, sizes[1], sizes[3])[None, :]
-    return y[:, :, None], x[:, :, None] + tl.arange(0, V)[None, None, :], is_point[:, :, None]
+def window(i, j, part, sizes, N: tl.constexpr, T: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr):
+    """T numbers of a strip's window: rows and columns from its corner on, those of the map, and whether they exist."""
+    down, right = split(part * T + tl.arange(0, T), N + KW - 1)
+    row, column = i + down - KH // 2, j + right - KW // 2
+    is_low = (row >= 0) & (row < sizes[2]) & (column >= 0) & (column < sizes[3]) & (down < KH)
+    return down, right, row, column, is_low
 
 
 @triton.jit
-def block_of_cells(number, sizes, sharing, N: tl.constexpr, INDEX: tl.constexpr):
-    """Batch and cells [N] of a program, and the first of its turns; those that share these cells take the others."""
-    number, turn = split(number, sharing)
-    b, block = split(number, tl.cdiv(sizes[2] * sizes[3], N))
-    i, j, is_cell = cells(block, sizes, N, INDEX)
-    return b.to(tl.int64), i, j, is_cell, turn
-
-
-@triton.jit
-def is_inside(i, j, sizes):
-    return (i >= 0) & (i < sizes[2]) & (j >= 0) & (j < sizes[3])
+def taps(down, right, cell, KH: tl.constexpr, KW: tl.constexpr):
+    """Which tap of its own window each number of the strip's is to a point, and whether it is one: [M, T] each."""
+    across = right[None, :] - cell[:, None]
+    return down[None, :] * KW + across, (across >= 0) & (across < KW) & (down < KH)[None, :]
 
 
 @triton.jit

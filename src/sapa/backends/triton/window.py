@@ -1,89 +1,135 @@
-"""Inside the kernels: whole windows of points, [U, T, N, V], with T taps: as many as there are, to a power of two.
+"""Inside the kernels: what points and the window of their strip give together, [M, T].
 
-Taps stand where the channels of a map do, so that a sum over channels is already where its tap belongs. All taps are
-made for one block of channels before the next: each number of a query is loaded once, however deep it is, and weights
-are made once for all channels of the values. A tap that the window does not have scores -inf.
+A window is loaded once, as a matrix, and serves all points of the strip. Numbers of it that are no tap of a point, as
+they belong to its neighbour's window, score -inf: a weight of 0.
 """
 
 import triton
 import triton.language as tl
 
-from sapa.backends.triton.maps import inner, load_low, load_once
+from sapa.backends.triton.maps import dot, load, load_once, store
 from sapa.backends.triton.scores import activation, one_over
-from sapa.backends.triton.tiles import channels, is_inside, split
+from sapa.backends.triton.tiles import channels, split, window
 
-MOST_GATHERED = tl.constexpr(128)  # taps: of more, the compiler makes too many steps
-
-
-@triton.jit
-def taps(sizes, T: tl.constexpr):
-    """Row and column of each tap in the window, and whether it is one: [T] each."""
-    t = tl.arange(0, T)
-    ty, tx = split(t, sizes[5])
-    return ty, tx, t < sizes[4] * sizes[5]
-
-
-@triton.jit
-def by_tap(window):
-    """[U, T, N, V] to [U, N, V, T].
-
-    The sum, of one number each, is for the compiler: behind it, windows are laid out anew, once, with their taps in
-    neighbouring threads. Else they stay as the scores were made, and each tap is exchanged between all threads.
-    """
-    return tl.sum(tl.expand_dims(tl.permute(window, (0, 2, 3, 1)), 0), 0)
-
-
-@triton.jit
-def tap_of(window, number):
-    """One tap of each window [U, N, V, T]: [U, 1, N, V]."""
-    if window.shape[3] > MOST_GATHERED:
-        found = tl.sum(tl.where(tl.arange(0, window.shape[3]) == number, window, 0), 3)
-    else:
-        place = tl.full([window.shape[0], window.shape[1], window.shape[2], 1], 0, tl.int32) + number
-        found = tl.reshape(tl.gather(window, place, 3), [window.shape[0], window.shape[1], window.shape[2]])
-    return tl.expand_dims(found, 1)
+WHOLE = tl.constexpr(32)  # numbers of a window that one product sums over; a larger one is cut into parts, as there
+PART = tl.constexpr(16)  # registers are too few
+WIDEST = tl.constexpr(256)  # that is multiplied at once, as it is in shared memory
 
 
 @triton.jit
 def products(
     a, a_strides, y, x, is_point, b, b_strides, i, j, C, sizes,
-    T: tl.constexpr, BC: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
+    N: tl.constexpr, T: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+    BC: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """<a[p], b[c(p) + t]> over all channels for all taps, of points [U, N, V] in cells [N]."""
-    t = tl.arange(0, T)
-    total = tl.zeros([x.shape[0], T, x.shape[1], x.shape[2]], ACC)
-    for n in range(tl.cdiv(C, BC)):
-        c, is_channel = channels(n, C, BC, INDEX)
-        pull = load_once(a, a_strides, c, is_channel, y, x, is_point, ACC)
-        for ty in range(sizes[4]):
-            for tx in range(sizes[5]):
-                row, column = i + ty - sizes[4] // 2, j + tx - sizes[5] // 2
-                is_low = is_inside(row, column, sizes)
-                found = inner(pull, load_low(b, b_strides, c, is_channel, row, column, is_low, ACC))
-                total += tl.where((t == ty * sizes[5] + tx)[None, :, None, None], found, 0)
+    """<a[p], b[t]> over all channels: [M, T]."""
+    M: tl.constexpr = x.shape[0]
+    if T <= WIDEST:
+        _, _, row, column, is_low = window(i, j, 0, sizes, N, T, KH, KW)
+        total = tl.zeros([M, T], ACC)
+        for block in range(tl.cdiv(C, BC)):
+            c, is_channel = channels(block, C, BC, INDEX)
+            of_points = load_once(a, a_strides, c, is_channel, y, x, is_point, ACC)
+            of_window = load(b, b_strides, c, is_channel, row, column, is_low, ACC)
+            # not before both are loaded: threads would wait for each other twice
+            total += dot(tl.trans(of_points), of_window)
+        return total
+    else:
+        parts = tl.zeros([M, T // WIDEST, WIDEST], ACC)
+        for block in range(tl.cdiv(C, BC)):
+            c, is_channel = channels(block, C, BC, INDEX)
+            of_points = load_once(a, a_strides, c, is_channel, y, x, is_point, ACC)
+            for part in range(T // WIDEST):
+                _, _, row, column, is_low = window(i, j, part, sizes, N, WIDEST, KH, KW)
+                of_part = load(b, b_strides, c, is_channel, row, column, is_low, ACC)
+                found = dot(tl.trans(of_points), of_part)
+                parts += tl.where((tl.arange(0, T // WIDEST) == part)[None, :, None], found[:, None, :], 0)
+        return tl.reshape(parts, [M, T])
+
+
+@triton.jit
+def store_sums(
+    out, out_strides, w, kept, b, b_strides, C, group, first_block, cutting, i, j, y, x, cell, is_point, sizes,
+    N: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, BC: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """out[p] = sum_t w[p, t] b[t], BC channels at a time; of no more than these, b may be kept from before."""
+    spoilt = 0
+    for block in range(first_block, tl.cdiv(C, BC), cutting):
+        c, is_channel = channels(block, C, BC, INDEX)
+        c += group * C
+        if kept is None:
+            found = sums(w, b, b_strides, c, is_channel, i, j, sizes, N, KH, KW, ACC)
+        else:
+            found = dot(w, tl.trans(kept))
+        store(out, out_strides, c, is_channel, y, x, is_point, tl.trans(found))
+        spoilt = tl.maximum(spoilt, nans(found))
+    # a weight of 0 keeps out what is in a neighbour's window alone, but for an infinity or NaN
+    if N > 1 and spoilt == 1:
+        for block in range(first_block, tl.cdiv(C, BC), cutting):
+            c, is_channel = channels(block, C, BC, INDEX)
+            c += group * C
+            found = tap_by_tap(w, cell, b, b_strides, c, is_channel, i, j, sizes, N, KH, KW, ACC)
+            store(out, out_strides, c, is_channel, y, x, is_point, tl.trans(found))
+
+
+@triton.jit
+def sums(
+    w, b, b_strides, c, is_channel, i, j, sizes,
+    N: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """sum_t w[p, t] b[t]: [M, channels]."""
+    M: tl.constexpr = w.shape[0]
+    T: tl.constexpr = w.shape[1]
+    if T <= WHOLE:
+        _, _, row, column, is_low = window(i, j, 0, sizes, N, T, KH, KW)
+        total = dot(w, tl.trans(load(b, b_strides, c, is_channel, row, column, is_low, ACC)))
+    else:
+        parts = tl.reshape(w, [M, T // PART, PART])
+        total = tl.zeros([M, c.shape[0]], ACC)
+        for part in range(T // PART):
+            _, _, row, column, is_low = window(i, j, part, sizes, N, PART, KH, KW)
+            of_part = tl.sum(tl.where((tl.arange(0, T // PART) == part)[None, :, None], parts, 0), 1)
+            total += dot(of_part, tl.trans(load(b, b_strides, c, is_channel, row, column, is_low, ACC)))
     return total
 
 
 @triton.jit
-def weights(
-    q, q_strides, y, x, is_point, k, k_strides, i, j, rows, columns, D, sizes,
-    T: tl.constexpr, BD: tl.constexpr,
-    NORMALIZE: tl.constexpr, BORDER: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
+def tap_by_tap(
+    w, cell, b, b_strides, c, is_channel, i, j, sizes,
+    N: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Scores and weights of whole windows, and one over the sum of f(s) of each point, [U, 1, N, V]."""
-    ty, tx, is_tap = taps(sizes, T)
-    s = products(q, q_strides, y, x, is_point, k, k_strides, i, j, D, sizes, T, BD, INDEX, ACC)
+    """`sums` that see no more of the window than the taps of each point."""
+    total = tl.zeros([w.shape[0], c.shape[0]], ACC)
+    # not KH * KW, which would be unrolled
+    for t in range(sizes[4] * sizes[5]):
+        down, right = split(t, KW)
+        row, column = tl.zeros_like(cell) + i + down - KH // 2, j + cell + right - KW // 2
+        is_low = (row >= 0) & (row < sizes[2]) & (column >= 0) & (column < sizes[3])
+        is_tap = tl.arange(0, w.shape[1])[None, :] == (down * (N + KW - 1) + cell + right)[:, None]
+        weight = tl.sum(tl.where(is_tap, w, 0), 1, keep_dims=True)
+        total += weight * tl.trans(load(b, b_strides, c, is_channel, row, column, is_low, ACC))
+    return total
+
+
+@triton.jit
+def nans(a):
+    """1 if there are any, else 0."""
+    return tl.max(tl.where(a == a, 0, 1))
+
+
+@triton.jit
+def weights(s, rows, columns, y, x, is_point, down, right, cell, is_tap, is_low,
+            KH: tl.constexpr, KW: tl.constexpr, NORMALIZE: tl.constexpr, BORDER: tl.constexpr):  # fmt: skip
+    """Scores with their bias, weights, and one over the sum of f(s) of each point, [M, 1]."""
     if rows is not None:
-        there = is_point[:, None, :, :] & is_tap[None, :, None, None]
-        s += tl.load(rows + (y * sizes[4])[:, None, :, :] + ty[None, :, None, None], mask=there, other=0)
-        s += tl.load(columns + (x * sizes[5])[:, None, :, :] + tx[None, :, None, None], mask=there, other=0)
-    is_there = is_tap[:, None]
+        there = is_tap & is_point[:, None]
+        s += tl.load(rows + (y * KH)[:, None] + down[None, :], mask=there, other=0)
+        s += tl.load(columns + (x * KW - cell)[:, None] + right[None, :], mask=there, other=0)
     if BORDER == "mask":
-        row, column = i[None, :] + (ty - sizes[4] // 2)[:, None], j[None, :] + (tx - sizes[5] // 2)[:, None]
-        is_there &= is_inside(row, column, sizes)
-    s = tl.where(is_there[None, :, :, None], s, float("-inf"))
+        is_tap &= is_low[None, :]
+    s = tl.where(is_tap, s, float("-inf"))
     # finite, so that a point all of whose taps are left out gets weights of 0 rather than of inf - inf
-    least = -1.7976931348623157e308 if tl.float64 == ACC else -3.4028234663852886e38
+    least = -1.7976931348623157e308 if s.dtype == tl.float64 else -3.4028234663852886e38
     f = activation(s, tl.maximum(tl.max(s, 1, keep_dims=True), least), NORMALIZE)
     inverse = one_over(tl.sum(f, 1, keep_dims=True), NORMALIZE)
     return s, f * inverse, inverse

@@ -320,6 +320,9 @@ def test_traffic_of_the_main_shape() -> None:
     assert model.backward_bytes(shape) == 4 * (512 + 96) + 576 + 16 * 25
     assert model.backward_bytes(model.Shape(itemsize=2)) == 2 * (512 + 96) + 288 + 16 * 25
     assert model.backward_flops(shape) == 2 * 25 * (2 * 256 + 3 * 32)
+    # windows of 32 numbers for 25 taps; a strip of 4 cells reads the points of 8 in each of 5 rows, 40 cells for each
+    assert model.executed(shape) == 2 * 32 * 288
+    assert model.backward_executed(shape) == 2 * (32 * (256 + 64) + 40 * 288)
     assert model.roofline(2.039e12, 0, "A100") == 1
     assert model.roofline(0, 66.9e12, "H100") == 1
     assert model.issued(108 * 4 * 1.41e9) == 1

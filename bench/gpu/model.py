@@ -1,9 +1,9 @@
 """What the kernels have to move and to compute for each output point, and the least time that takes on a GPU.
 
 DRAM traffic counts every map once for each kernel that reads or writes it; what neighbouring programs share is in the
-caches. FLOPs are those of the definition, and the kernels execute no others of this kind where cells are many: there, a
-program makes all channels of its points, and what backward needs of a score is handed on. The official extension makes
-scores, softmax and sum in three kernels, and keeps all weights.
+caches. FLOPs are those of the definition; beside them those executed where cells are many, as products of matrices take
+in what is no tap of a point. What backward needs of a score is handed on. The official extension makes scores, softmax
+and sum in three kernels, and keeps all weights.
 """
 
 from dataclasses import dataclass
@@ -21,6 +21,8 @@ class Shape:
     K: int = 5
     scale: int = 2
     itemsize: int = 4
+    window: int = 32  # numbers of a strip's, to a power of two
+    cells: int = 4  # of a program that gathers
 
     @property
     def P(self) -> int:
@@ -68,6 +70,16 @@ def flops(s: Shape) -> int:
 
 def backward_flops(s: Shape) -> int:
     return 2 * s.P * (2 * s.C + 3 * s.D)
+
+
+def executed(s: Shape) -> int:
+    return 2 * s.window * (s.C + s.D)
+
+
+def backward_executed(s: Shape) -> int:
+    """Scores, gradients of weights and dq of whole windows; for each low-res point, all that its strip reads."""
+    read = s.K * (s.cells + s.K - 1)
+    return 2 * s.window * (s.C + 2 * s.D) + 2 * read * (s.C + s.D)
 
 
 def issued(instructions: float) -> float:

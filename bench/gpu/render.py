@@ -80,19 +80,21 @@ def traffic() -> str:
     for name, shape in SHAPES.items():
         ways = {
             "forward": (
-                *(model.forward_bytes(shape), model.flops(shape)),
+                *(model.forward_bytes(shape), model.flops(shape), model.executed(shape)),
                 *(model.official_forward_bytes(shape), 0),
             ),
             "backward": (
-                *(model.backward_bytes(shape), model.backward_flops(shape)),
+                *(model.backward_bytes(shape), model.backward_flops(shape), model.backward_executed(shape)),
                 *(model.official_backward_bytes(shape), model.official_atomics(shape)),
             ),
         }
-        for way, (moved, needed, official, atomics) in ways.items():
+        for way, (moved, needed, executed, official, atomics) in ways.items():
             times = [number(1e6 * POINTS * model.roofline(moved, needed, gpu)) for gpu in GPUS]
-            rows.append([name, way, number(moved), f"{needed:,}", *times, number(official), f"{atomics:,}"])
+            cells = [number(moved), f"{needed:,}", f"{executed:,}", *times, number(official), f"{atomics:,}"]
+            rows.append([name, way, *cells])
     times = [f"{gpu}, µs" for gpu in GPUS]
-    return table(["maps", "", "bytes", "FLOPs", *times, "official bytes", "official atomics"], rows)
+    head = ["maps", "", "bytes", "FLOPs", "executed", *times, "official bytes", "official atomics"]
+    return table(head, rows)
 
 
 def loops(found: dict[str, Any]) -> str:

@@ -167,14 +167,35 @@ def test_more_low_res_points_than_can_be_counted(function: str) -> None:
     assert str(raised.value).startswith(f"{operator}: {name} is [1, {C}, 65536, 32768] (B C h w): 2147483648 low-res")
 
 
-@pytest.mark.parametrize("width", [2**16, 2**16 + 1])
-def test_more_points_of_a_cell_than_can_be_counted(width: int) -> None:
+@pytest.mark.parametrize(("height", "width", "low_w"), [(2**16, 2**14, 1), (2**15, 2**15, 2), (2**16, 2**15, 3)])
+def test_more_points_of_cells_than_can_be_counted(height: int, width: int, low_w: int) -> None:
+    """Of those that a program gathers from: 4 cells, and 2 beside them in a window of 3."""
     from sapa.backends.triton import operators
 
-    q, k, v = (torch.empty(1, 1, *size, device="meta") for size in ((2**16, width), (1, 1), (1, 1)))
-    with pytest.raises(ValueError, match="high-res points for each of its own, which the Triton kernels count") as told:
-        operators.attend(q, k, v, None, (1, 1), "softmax", "zero")
-    assert str(told.value).startswith("attend: k is [1, 1, 1, 1] (B C h w): ")
+    q, k, v = (torch.empty(1, 1, *size, device="meta") for size in ((height, width), (1, low_w), (1, low_w)))
+    window = (None, (1, 3), "softmax", "zero")
+    message = f"{6 * height * width // low_w} high-res points around some of them, which the Triton kernels count"
+    for call in (operators.attend, lambda *maps: operators.attend_backward(q, *maps)):
+        with pytest.raises(ValueError, match=message) as told:
+            call(q, k, v, *window)
+        assert str(told.value).startswith(f"attend: k is [1, 1, 1, {low_w}] (B C h w): ")
+
+
+def test_more_programs_than_a_gpu_launches() -> None:
+    """2³¹ programs; on AMD, 2³² threads."""
+    from sapa.backends.triton.fit import Work
+    from sapa.backends.triton.plan import programs_of
+
+    meta = {"N": 1, "M": 16, "BC": 16, "num_warps": 1}
+    work = Work((256, 256, 64, 64, 5, 5), 16, 16, times=2**19 - 1)
+    assert programs_of("attend", work, meta) == (2**31 - 2**12,)
+    amd = meta | {"waves_per_eu": 4}
+    assert programs_of("attend", replace(work, times=2**14 - 1), amd) == (2**26 - 2**12,)
+    for times, where in ((2**19, meta), (2**14, amd)):
+        with pytest.raises(
+            ValueError, match=f"would take {times * 2**12} programs for {times} samples and groups of 64"
+        ):
+            programs_of("attend", replace(work, times=times), where)
 
 
 def test_offsets_grow_to_64_bits_only_where_they_must() -> None:
@@ -227,10 +248,11 @@ def test_tiles_are_cut_to_the_problem() -> None:
     anywhere = held | {"num_stages": 1, "num_warps": 2}
     usual = anywhere | {"enable_fp_fusion": True, "maxnreg": 64}
     assert meta_of(tile, kernel, work, NVIDIA) == usual
-    # three quarters of the threads at once leave more registers for each, but for a block of all threads it can have
+    # three quarters of the threads at once leave more registers for each, as far as half of them is whole blocks
     desktop = GPUTarget("cuda", 120, 32)
     assert meta_of(tile, kernel, work, desktop) == usual | {"maxnreg": 80}
-    assert meta_of(tile, kernel, replace(work, sizes=sizes_at(16)), desktop)["maxnreg"] == 64
+    caps = [meta_of(tile, kernel, replace(work, sizes=sizes_at(S)), desktop)["maxnreg"] for S in (4, 8, 11, 16)]
+    assert caps == [80, 80, 64, 64]
     assert meta_of(replace(tile, registers=BACKWARD), kernel, work, desktop)["maxnreg"] == 168
     assert meta_of(tile, kernel, work, xpu) == anywhere
     assert meta_of(tile, kernel, work, None) == held
@@ -334,7 +356,7 @@ def test_programs_in_every_call(name: str) -> None:
             assert 1 <= cutting <= blocks
             # one program fewer for each strip would not be enough
             assert cutting == 1 or strips * parts * (cutting - 1) * threads < ENOUGH, work
-            assert programs_of(work, meta) == (strips * parts * cutting,)
+            assert programs_of(name, work, meta) == (strips * parts * cutting,)
 
 
 def test_few_cells_are_shared() -> None:
@@ -345,10 +367,10 @@ def test_few_cells_are_shared() -> None:
 
     work, tile = Work(sizes_at(64, (1, 1)), 256, 32), TILES["attend"][0]
     meta = meta_of(tile, kernel_of("attend"), work, NVIDIA)
-    assert (meta["M"], meta["cutting"], *programs_of(work, meta)) == (256, 8, 16 * 8)
+    assert (meta["M"], meta["cutting"], *programs_of("attend", work, meta)) == (256, 8, 16 * 8)
     work = replace(work, times=16)
     meta = meta_of(tile, kernel_of("attend"), work, NVIDIA)
-    assert (meta["cutting"], *programs_of(work, meta)) == (1, 16 * 16)
+    assert (meta["cutting"], *programs_of("attend", work, meta)) == (1, 16 * 16)
 
 
 @pytest.mark.parametrize(

@@ -142,10 +142,40 @@ def test_backward_loads_what_belongs_to_a_point_once(D: int, times: int) -> None
 
 
 @pytest.mark.parametrize(("size", "low"), [((4, 8), (1, 2)), ((8, 16), (1, 2)), ((6, 12), (2, 2))])
-def test_neighbours_of_a_row_together(size: Size, low: Size) -> None:
-    """At whole ratios, V of them: at scale 4, at 8, and at 3 by 6 with a cell that does not fill its tile."""
+def test_cells_with_more_points_down_or_across(size: Size, low: Size) -> None:
     q, k, v, g = maps(2, 2, size, low)
     assert_equal_to_the_reference(q, k, v, g, tables(size, (1, 3)), (1, 3), "softmax", "zero")
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("size", [(4, 8), (5, 10)])
+@pytest.mark.parametrize("spoilt", "qkvg")
+def test_what_is_not_finite_reaches_what_sees_it(spoilt: str, size: Size, number: float) -> None:
+    """In a strip of several cells, in both directions: the others keep their numbers."""
+    named = dict(zip("qkvg", maps(3, 2, size, (2, 4)), strict=True))
+    named[spoilt][0, 1, 1, 1] = number
+    q, k, v, g = named.values()
+    window = (None, (1, 3), "softmax", "mask")
+    y, expected = (backend.attend(q, k, v, *window) for backend in (kernels, reference))
+    torch.testing.assert_close(y, expected, equal_nan=True)
+    ours, theirs = (backend.attend_backward(g, q, k, v, *window) for backend in (kernels, reference))
+    torch.testing.assert_close(ours, theirs, equal_nan=True)
+    # it is somewhere, and not everywhere
+    assert not all(x.isfinite().all() for x in (expected, *theirs))
+    assert all(x.isfinite().any() for x in (expected, *theirs))
+
+
+@pytest.mark.parametrize("spoilt", "vwg")
+def test_what_is_not_finite_is_assembled_where_it_is_seen(spoilt: str) -> None:
+    _, _, v, g = maps(4, 1, (4, 8), (2, 4))
+    named = {"v": v, "g": g, "w": torch.randn(1, 2 * 3, 4, 8, dtype=torch.float64)}
+    named[spoilt][0, 2, 1, 1] = torch.inf
+    w = named["w"]
+    y, expected = (backend.assemble(v, w, (1, 3), 2) for backend in (kernels, reference))
+    torch.testing.assert_close(y, expected, equal_nan=True)
+    ours, theirs = (backend.assemble_backward(g, v, w, (1, 3), 2) for backend in (kernels, reference))
+    torch.testing.assert_close(ours, theirs, equal_nan=True)
+    assert not all(x.isfinite().all() for x in (expected, *theirs))
 
 
 def test_maps_in_both_formats_at_once() -> None:

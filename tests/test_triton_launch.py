@@ -116,16 +116,21 @@ def cut(**meta: Any) -> list[dict[str, Any]]:
     """What is different in each tile from the one before it."""
     from sapa.backends.triton.choice import smaller
 
-    return [{k: n for k, n in after.items() if n != before[k]} for before, after in pairwise(smaller(meta))]
+    return [{k: after.get(k) for k in before if after.get(k) != before[k]} for before, after in pairwise(smaller(meta))]
 
 
 def test_a_tile_gives_up_no_more_than_it_has() -> None:
     """Threads as many as a multiprocessor has registers for, products of 16 numbers at least."""
     assert cut(M=4, T=16, BC=64, num_warps=2) == [{"num_warps": 4}, {"BC": 32}, {"BC": 16}, {"M": 2}, {"M": 1}]
     least = {"M": 1, "T": 16, "BC": 16}
-    assert cut(**least, num_warps=8, maxnreg=128) == [{"num_warps": 16}]
-    assert cut(**least, num_warps=16, maxnreg=128) == []
-    assert cut(**least, num_warps=16, maxnreg=64) == [{"num_warps": 32}]
+    # and at last, all registers that a thread can have
+    free = {"maxnreg": None}
+    assert cut(**least, num_warps=8, maxnreg=128) == [{"num_warps": 16}, free]
+    assert cut(**least, num_warps=16, maxnreg=128) == [free]
+    assert cut(**least, num_warps=16, maxnreg=64) == [{"num_warps": 32}, free]
+    # of 1536 threads, with more registers for each, half are no two blocks of 512
+    assert cut(**least, num_warps=8, maxnreg=80) == [{"num_warps": 16, "maxnreg": 64}, free]
+    assert cut(**least, num_warps=4, maxnreg=168) == [{"num_warps": 8, "maxnreg": 128}, free]
     # a compute unit of AMD has four SIMDs, each with registers for so many waves
     assert cut(**least, num_warps=8, waves_per_eu=2) == []
     assert cut(**least, num_warps=8, waves_per_eu=4) == [{"num_warps": 16}]

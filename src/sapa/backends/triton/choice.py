@@ -2,7 +2,7 @@
 
 The first tile of the table is taken, and cut until the compiler keeps everything in registers. That depends on no
 measurement: nothing waits for the device, and sums are made in the same order on every run. Where the table has two,
-as for `attend` in channels_last, SAPA_TUNE=1 in the environment lets them compete: they are measured once for a shape,
+as for `attend`, SAPA_TUNE=1 in the environment lets them compete: they are measured once for a shape,
 which waits for the device, and what was found is kept on disk beside Triton's compiled kernels. Nothing can be measured
 while a graph is captured: there, a shape that this process has tuned takes the tile it has found, any other the first,
 cut where it spills.
@@ -18,12 +18,15 @@ from typing import Any
 import torch
 import triton
 from triton import OutOfResources
-from triton.runtime.errors import PTXASError
+from triton.runtime import errors
 
 from sapa.backends.triton import DEVICES, is_interpreted
 from sapa.backends.triton.fit import FEWEST, Meta, most_warps
 from sapa.backends.triton.plan import Plan
+from sapa.backends.triton.table import FORWARD
 
+# of the compiler, and of Intel's, which not every Triton has
+REFUSALS = (errors.PTXASError, OutOfResources, getattr(errors, "IntelGPUError", OutOfResources))
 KEY = ("C", "D", "G", "sizes")
 
 _tuned: dict[tuple[Any, ...], Meta] = {}  # what was found in this process
@@ -74,7 +77,7 @@ def without_spills(kernel: Any, plan: Plan, first: Meta, arguments: Mapping[str,
     for meta in smaller(first):
         try:
             spilled = spills(kernel.run(grid=plan.programs, warmup=True, **arguments, **meta))
-        except PTXASError:
+        except REFUSALS:
             spilled = math.inf
         tried.append((spilled, meta))
         if not spilled:
@@ -83,10 +86,13 @@ def without_spills(kernel: Any, plan: Plan, first: Meta, arguments: Mapping[str,
 
 
 def smaller(meta: Meta) -> Iterator[Meta]:
-    """A tile; with twice the threads, if there are as many; and what is left by halves: fewer channels, then points."""
+    """A tile; with twice the threads, if there are as many; by halves, fewer channels, then points; at last, no cap."""
     yield meta
     if 2 * meta["num_warps"] <= most_warps(meta):
         meta = meta | {"num_warps": 2 * meta["num_warps"]}
+        if "maxnreg" in meta:
+            # what a GPU with fewer threads gives each besides may not go into whole blocks of more
+            meta["maxnreg"] = meta["maxnreg"] // FORWARD * FORWARD
         yield meta
     # keys that are kept for dq are loaded once, as long as a block has all of their channels
     blocks = ("BC", "BD") if meta.get("IS_SHALLOW") else ("BD", "BC")
@@ -97,6 +103,8 @@ def smaller(meta: Meta) -> Iterator[Meta]:
             if name == "BD" and "IS_SHALLOW" in meta:
                 meta["IS_SHALLOW"] = False
             yield meta
+    if "maxnreg" in meta:
+        yield {name: value for name, value in meta.items() if name != "maxnreg"}
 
 
 def spills(compiled: Any) -> float:
@@ -105,7 +113,7 @@ def spills(compiled: Any) -> float:
         try:
             _ = compiled.run  # loads it
             return compiled.n_spills
-        except OutOfResources:
+        except REFUSALS:
             _refused.add(compiled)
     return math.inf
 
@@ -118,7 +126,7 @@ def is_tuning() -> bool:
 def is_capturing() -> bool:
     modules = [torch.get_device_module(kind) for kind in DEVICES]
     # of older versions of PyTorch, XPU has no graphs
-    return any(m.is_available() and getattr(m, "is_current_stream_capturing", bool)() for m in modules)
+    return any(m.is_available() and getattr(m, "is_current_stream_capturing", lambda: False)() for m in modules)
 
 
 @cache

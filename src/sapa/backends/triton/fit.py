@@ -144,6 +144,10 @@ def options_of(warps: int, registers: int, target: GPUTarget | None) -> Meta:
         return options | waves | FUSED
     if target.backend != "cuda":
         return options
-    if target.arch in FEWER_THREADS:
-        registers = min(registers * 4 // 3 // 8 * 8, ALL_REGISTERS // (32 * warps))
-    return options | FUSED | {"maxnreg": registers}
+    return options | FUSED | {"maxnreg": cap(registers, 32 * warps, target)}
+
+
+def cap(registers: int, threads: int, target: GPUTarget) -> int:
+    """Of a thread, so that whole blocks are as large a share of all threads as where they have so many registers."""
+    wanted = ALL_REGISTERS // registers * (3 if target.arch in FEWER_THREADS else 4) // 4
+    return ALL_REGISTERS // (ceil(wanted, threads) * threads) // 8 * 8

@@ -13,10 +13,11 @@ from sapa.backends.triton import DEVICES, is_interpreted
 from sapa.backends.triton.choice import choose, is_tuning
 from sapa.backends.triton.fit import Sizes, ceil
 from sapa.backends.triton.plan import INT32, Plan, plan_of
+from sapa.backends.triton.table import GATHERING
 from sapa.checks import describe
 from sapa.geometry import Size, memory_format, size_of
 
-MOST = INT32 - 2**16  # cells, or points of one: so that they fit 32 bits also when rounded up to whole blocks
+MOST = INT32 - 2**16  # cells, or points of a few: so that they fit 32 bits also when rounded up to whole blocks
 CAPACITY = 1024
 _plans: dict[tuple[object, ...], Plan] = {}  # from the oldest to the youngest
 
@@ -77,7 +78,9 @@ def sizes_of(function: str, high: Tensor, kernel_size: Size, **low: Tensor) -> S
     """The sizes of a call, with the low-res map given by its name."""
     ((name, x),) = low.items()
     (H, W), (h, w) = size_of(high), size_of(x)
-    for number, what in ((h * w, "low-res points"), (ceil(H, h) * ceil(W, w), "high-res points for each of its own")):
+    # a row of cells that a strip gathers from
+    gathered = ceil(H, h) * ceil((GATHERING + kernel_size[1] - 1) * W, w)
+    for number, what in ((h * w, "low-res points"), (gathered, "high-res points around some of them")):
         if number > MOST:
             raise ValueError(
                 f"{function}: {describe(name, x, 'B C h w')}: {number} {what}, which the Triton kernels count in "

@@ -51,15 +51,25 @@ def plan_of(
         "INDEX": tl.int64 if is_large else tl.int32,
         "ACC": tl.float64 if main.dtype.itemsize == 8 else tl.float32,
     }
-    return Plan([meta for n, meta in enumerate(metas) if meta not in metas[:n]], constants, partial(programs_of, work))
+    candidates = [meta for n, meta in enumerate(metas) if meta not in metas[:n]]
+    return Plan(candidates, constants, partial(programs_of, name, work))
 
 
-def programs_of(work: Work, meta: Meta) -> tuple[int]:
+def programs_of(name: str, work: Work, meta: Meta) -> tuple[int]:
     """For each strip, the parts of its points, and those that share its channels; or blocks of channels."""
     strips = work.strips(meta["N"])
     if work.owns == "cells":
-        return (strips * ceil(work.C, meta["BC"]),)
-    return (strips * ceil(work.points(meta["N"]), meta["M"]) * meta.get("cutting", 1),)
+        programs = strips * ceil(work.C, meta["BC"])
+    else:
+        programs = strips * ceil(work.points(meta["N"]), meta["M"]) * meta.get("cutting", 1)
+    # AMD counts threads
+    if programs >= INT32 or ("waves_per_eu" in meta and programs * 64 * meta["num_warps"] >= 2 * INT32):
+        raise ValueError(
+            f"the Triton kernel '{name}' would take {programs} programs for {work.times} samples and groups of "
+            f"{work.sizes[2]} x {work.sizes[3]} low-res points, more than a GPU launches at once. Call it on fewer "
+            f"samples, cut the maps into strips, or call it under sapa.use_backend('reference')."
+        )
+    return (programs,)
 
 
 def needs_int64(maps: list[Any], sizes: Sizes) -> bool:

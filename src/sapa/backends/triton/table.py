@@ -7,6 +7,7 @@ unless SAPA_TUNE=1 lets them compete.
 
 from dataclasses import dataclass
 
+GATHERING = 4  # cells of a program that gathers
 FORWARD, BACKWARD = 64, 128  # registers of a thread: half of an A100's threads at once, and a quarter
 
 
@@ -34,7 +35,7 @@ TILES: dict[str, tuple[Tile, ...]] = {
     "attend": (Tile(4, 32, 16, 2, FORWARD), Tile(4, 32, 32, 2, FORWARD)),
     "assemble": (Tile(4, 32, 16, 2, FORWARD),),
     "points": (Tile(4, 32, 32, 2, alone=1),),
-    "scatter": (Tile(16, 128, 32, 2, cells=4),),
+    "scatter": (Tile(16, 128, 32, 2, cells=GATHERING),),
     "assemble_weights": (Tile(4, 32, 32, 2),),
 }
 # the interpreter takes its time for each program, not for each point

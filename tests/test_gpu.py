@@ -323,6 +323,9 @@ def test_traffic_of_the_main_shape() -> None:
     # windows of 32 numbers for 25 taps; a strip of 4 cells reads the points of 8 in each of 5 rows, 40 cells for each
     assert model.executed(shape) == 2 * 32 * 288
     assert model.backward_executed(shape) == 2 * (32 * (256 + 64) + 40 * 288)
+    # 30 numbers for 8 points; 160 points for 4 cells, and 25 taps twice, as there are two blocks of channels
+    assert model.loaded("attend", shape) == 4 * (30 / 8 * 288 + 32)
+    assert model.loaded("scatter", shape) == 4 * (160 / 16 * 256 + 2 * 25)
     assert model.roofline(2.039e12, 0, "A100") == 1
     assert model.roofline(0, 66.9e12, "H100") == 1
     assert model.issued(108 * 4 * 1.41e9) == 1

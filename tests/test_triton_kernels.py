@@ -202,6 +202,25 @@ def test_the_gradient_of_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     assert windows.is_contiguous(memory_format=torch.channels_last)
 
 
+def test_a_backward_pass_takes_a_few_samples_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as there is room for between its kernels; for w and ds of 3 taps, at 8 points, in float64."""
+    from sapa.backends.triton import operators
+
+    launched, run = [], operators.launch
+
+    def launch(name: str, kernel: object, maps: dict[str, Tensor], **options: Any) -> None:
+        launched.extend(len(x) for name, x in maps.items() if name == "windows")
+        run(name, kernel, maps, **options)
+
+    monkeypatch.setattr(operators, "launch", launch)
+    monkeypatch.setattr(operators, "MOST_KEPT", 2 * (2 * 3 * 8 * 8))
+    for B, samples in ((5, [2, 2, 1]), (0, [0])):
+        launched.clear()
+        q, k, v, g = maps(3, 2, (2, 4), (1, 2), B=B)
+        assert_equal_to_the_reference(q, k, v, g, tables((2, 4), (1, 3)), (1, 3), "softmax", "zero")
+        assert launched == samples
+
+
 def test_more_cells_than_a_program_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     from sapa.backends.triton import plan
     from sapa.backends.triton.table import Tile
@@ -270,6 +289,29 @@ def test_a_window_of_one_has_no_gradient_of_its_score(layout: str, monkeypatch: 
     assert not dq.any()
     assert not dk.any()
     torch.testing.assert_close(dv, reference.attend_backward(g, q, k, v, None, (1, 1), "softmax", "zero")[2])
+
+
+def test_a_tap_that_is_alone_has_no_gradient_of_its_score() -> None:
+    """In float32: its weight is as near to 1 as a number can be, and dw - sum(w dw) next to nothing."""
+    q, k, v, g = (x.float() for x in maps(32, 16, (4, 8), (2, 4)))
+    window = (None, (1, 1), "relu", "zero")
+    q, k = 8 * q.abs(), 8 * k.abs()
+    ours, theirs = (backend.attend_backward(g, q, k, v, *window) for backend in (kernels, reference))
+    for name, actual, expected in zip(("dq", "dk"), ours, theirs, strict=False):
+        assert actual.abs().max() <= 2 * expected.abs().max() + 1e-12, name
+
+
+@pytest.mark.parametrize("border", ["zero", "mask"])
+@pytest.mark.parametrize("normalize", NORMALIZE)
+def test_a_tap_that_is_left_out_beside_what_is_not_finite(normalize: str, border: str) -> None:
+    """Without a sum it has no gradient, in the others NaN as the reference has."""
+    q, k, v, g = maps(3, 2, (2, 4), (1, 2))
+    rows, columns = tables((2, 4), (1, 3))
+    columns[:, 2] = -torch.inf
+    v[0, 0, 0, 1], g[0, 1, 0, 0] = torch.nan, torch.inf
+    window = ((rows, columns), (1, 3), normalize, border)
+    ours, theirs = (backend.attend_backward(g, q, k, v, *window) for backend in (kernels, reference))
+    torch.testing.assert_close(ours, theirs, equal_nan=True)
 
 
 def test_softplus_of_very_negative_scores_keeps_its_digits() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 # NVIDIA's figures for the SXM modules with 80 GB: DRAM bytes per second, float32 FLOPs per second
 GPUS = {"A100": (2.039e12, 19.5e12), "H100": (3.35e12, 66.9e12)}
+A100_CACHE = 5120 * 1.41e9  # bytes per second that its second-level cache delivers
 A100_ISSUES = 108 * 4 * 1.41e9  # instructions per second: one a cycle from each of four schedulers of an SM
 WIDE = 4  # bytes of what is kept in between, whatever the maps are of
 
@@ -80,6 +81,24 @@ def backward_executed(s: Shape) -> int:
     """Scores, gradients of weights and dq of whole windows; for each low-res point, all that its strip reads."""
     read = s.K * (s.cells + s.K - 1)
     return 2 * s.window * (s.C + 2 * s.D) + 2 * read * (s.C + s.D)
+
+
+def loaded(kernel: str, s: Shape) -> float:
+    """Bytes that programs load for a point: those of windows that overlap as often as they are loaded.
+
+    Two cells side by side have a window of K rows of K + 1. A gathering program reads once for 128 channels, and of the
+    weights of a point only those of its own cells.
+    """
+    window = s.K * (s.K + 1) / (2 * s.scale**2)
+    read = s.K * (s.cells + s.K - 1) / s.cells
+    numbers = {
+        "attend": window * (s.C + s.D) + s.D,
+        "points": window * (s.C + s.D) + s.C + s.D,
+        "assemble": window * s.C + s.P,
+        "assemble_weights": window * s.C + s.C,
+        "scatter": read * s.C + s.P * s.C / 128,
+    }
+    return s.itemsize * numbers[kernel]
 
 
 def issued(instructions: float) -> float:

@@ -104,8 +104,12 @@ def loops(found: dict[str, Any]) -> str:
         products = {"attend": shape.C + shape.D, "points": shape.C + 2 * shape.D}.get(row["kernel"], shape.C)
         cells = [f"`{row['kernel']}`", row["layout"], f"{row['instructions']:,}", number(shape.P * products / 32)]
         time = number(1e6 * POINTS * model.issued(row["instructions"]))
-        rows.append([*cells, " / ".join(map(str, row["barriers"])), time])
-    return table(["kernel", "format", "instructions", "needed", "barriers", "A100, µs"], rows)
+        bytes_loaded = model.loaded(row["kernel"], shape)
+        from_cache = number(1e6 * POINTS * bytes_loaded / model.A100_CACHE)
+        barriers = " / ".join(map(str, row["barriers"]))
+        rows.append([*cells, barriers, time, f"{bytes_loaded:,.0f}", from_cache])
+    head = ["kernel", "format", "instructions", "needed", "barriers", "A100, µs", "bytes loaded", "A100, µs"]
+    return table(head, rows)
 
 
 def host(found: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The backward kernel of `attend`, which goes on with the `scatter` of `assembly.py`. Nothing is added from two sides.
 
-With dw[p, t] = <g[p], v[c(p) + t]>, delta[p] = sum_t w[p, t] dw[p, t] and ds = slope * (dw - delta):
+With dw[p, t] = <g[p], v[c(p) + t]>, delta[p] = sum_t w[p, t] dw[p, t] and ds = f'(s) (dw - delta) / sum_t f(s):
 
     points   w and ds of whole windows, made again from q and k; dq[p] = sum_t ds[p, t] k[c(p) + t]
     scatter  dv from w and g; dk from ds and q. A low-res point is read by the cells i - t of the window, so that it
@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from sapa.backends.triton.maps import dot, load, load_once, store_taps
-from sapa.backends.triton.scores import slope
+from sapa.backends.triton.scores import gradient
 from sapa.backends.triton.tiles import channels, points, points_of, split, strip, taps, window
 from sapa.backends.triton.window import products, store_sums, weights
 
@@ -42,14 +42,12 @@ def points_kernel(
         s = products(
         q, q_strides, y, x, is_point, k, k_strides, i, j, D, sizes, N, T, KH, KW, BD, INDEX, ACC
     )  # fmt: skip
-    s, w, inverse = weights(
+    s, w, total = weights(
         s, rows, columns, y, x, is_point, down, right, cell, is_tap, is_low, KH, KW, NORMALIZE, BORDER
     )  # fmt: skip
     dw = products(g, g_strides, y, x, is_point, v, v_strides, i, j, C, sizes, N, T, KH, KW, BC, INDEX, ACC)
     dw = tl.where(is_tap, dw, 0)
-    if NORMALIZE != "none":
-        dw -= tl.sum(w * dw, 1, keep_dims=True)
-    ds = slope(s, w, inverse, NORMALIZE) * dw
+    ds = gradient(dw, s, w, total, NORMALIZE)
     there = is_tap & is_point[:, None]
     store_taps(windows, windows_strides, p.to(INDEX), y, x, there, w)
     store_taps(windows, windows_strides, p.to(INDEX) + KH * KW, y, x, there, ds)

@@ -32,29 +32,49 @@ def activation(s, peak, NORMALIZE: tl.constexpr):
 
 
 @triton.jit
-def slope(s, w, inverse, NORMALIZE: tl.constexpr):
-    """What ds = slope * (dw - delta) needs besides: f'(s) divided by the sum, as w is f(s) divided by it."""
+def divisor(mass, NORMALIZE: tl.constexpr):
+    """What f(s) is divided by to make a weight, from its sum."""
+    return tl.where(mass == 0, 1, mass) if NORMALIZE == "softmax" else mass + EPSILON
+
+
+@triton.jit
+def quotient(a, b):
+    """Rounded once, as `/` is not in float32."""
+    return tl.div_rn(a, b) if a.dtype == tl.float32 else a / b
+
+
+@triton.jit
+def normalized(f, total, NORMALIZE: tl.constexpr):
+    """Weights."""
     if NORMALIZE == "softmax":
-        df = w
-    elif NORMALIZE == "relu":
-        df = tl.where(s > 0, inverse, 0)
+        w = f * (1 / total)
+    elif NORMALIZE == "none":
+        w = f
+    else:
+        # a weight that is alone is 1 as far as PyTorch's is, and so has no gradient
+        w = quotient(f, total)
+    return w
+
+
+@triton.jit
+def slope(s, NORMALIZE: tl.constexpr):
+    """f'(s) of what is not softmax."""
+    if NORMALIZE == "relu":
+        df = tl.where(s > 0, 1, 0).to(s.dtype)
     elif NORMALIZE == "sigmoid":
         f = sigmoid(s)
-        df = f * (1 - f) * inverse
-    elif NORMALIZE == "softplus":
-        df = sigmoid(s) * inverse
+        df = f * (1 - f)
     else:
-        df = tl.where(s == float("-inf"), 0, inverse)
+        df = sigmoid(s)
     return df
 
 
 @triton.jit
-def one_over(mass, NORMALIZE: tl.constexpr):
-    """What f(s) is multiplied with to make a weight."""
-    if NORMALIZE == "softmax":
-        inverse = 1 / tl.where(mass == 0, 1, mass)
-    elif NORMALIZE == "none":
-        inverse = tl.zeros_like(mass) + 1
+def gradient(dw, s, w, total, NORMALIZE: tl.constexpr):
+    """ds, from dw of whole windows; total is what f(s) was divided by."""
+    if NORMALIZE == "none":
+        ds = tl.where(s == float("-inf"), 0, dw)
     else:
-        inverse = 1 / (mass + EPSILON)
-    return inverse
+        centred = dw - tl.sum(w * dw, 1, keep_dims=True)
+        ds = w * centred if NORMALIZE == "softmax" else slope(s, NORMALIZE) * centred / total
+    return ds

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from sapa.backends.triton.maps import dot, load, load_once, store
-from sapa.backends.triton.scores import activation, one_over
+from sapa.backends.triton.scores import activation, divisor, normalized
 from sapa.backends.triton.tiles import channels, split, window
 
 WHOLE = tl.constexpr(32)  # numbers of a window that one product sums over; a larger one is cut into parts, as there
@@ -120,7 +120,7 @@ def nans(a):
 @triton.jit
 def weights(s, rows, columns, y, x, is_point, down, right, cell, is_tap, is_low,
             KH: tl.constexpr, KW: tl.constexpr, NORMALIZE: tl.constexpr, BORDER: tl.constexpr):  # fmt: skip
-    """Scores with their bias, weights, and one over the sum of f(s) of each point, [M, 1]."""
+    """Scores with their bias, weights, and what f(s) is divided by at each point, [M, 1]."""
     if rows is not None:
         there = is_tap & is_point[:, None]
         s += tl.load(rows + (y * KH)[:, None] + down[None, :], mask=there, other=0)
@@ -131,5 +131,5 @@ def weights(s, rows, columns, y, x, is_point, down, right, cell, is_tap, is_low,
     # finite, so that a point all of whose taps are left out gets weights of 0 rather than of inf - inf
     least = -1.7976931348623157e308 if s.dtype == tl.float64 else -3.4028234663852886e38
     f = activation(s, tl.maximum(tl.max(s, 1, keep_dims=True), least), NORMALIZE)
-    inverse = one_over(tl.sum(f, 1, keep_dims=True), NORMALIZE)
-    return s, f * inverse, inverse
+    total = divisor(tl.sum(f, 1, keep_dims=True), NORMALIZE)
+    return s, normalized(f, total, NORMALIZE), total

@@ -35,32 +35,40 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, norma
 def attend_backward(
     g: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, normalize: str, border: str
 ) -> list[Tensor]:
-    sizes = sizes_of("attend", q, kernel_size, k=k)
     gradients = [empty(tuple(x.shape), x) for x in (q, k, v)]
-    P = math.prod(kernel_size)
-    samples = max(1, MOST_KEPT // (2 * P * math.prod(size_of(g)) * _wide(v).itemsize))
-    of_bias = []
-    for some in zip(*(x.split(samples) for x in (*gradients, g, q, k, v)), strict=True):
-        dq, dk, dv, *maps = some
-        # w and ds: made here rather than kept from the forward pass, and gone with this call; in the format of v, as g
-        # may be one number that stands for all
-        windows = empty((len(dq), 2 * P, *size_of(g)), v, dtype=_wide(v))
-        launch(
-            "points",
-            backward.points_kernel,
-            {"dq": dq, "windows": windows} | dict(zip("gqkv", maps, strict=True)),
-            sizes=sizes,
-            C=v.shape[1],
-            D=q.shape[1],
-            NORMALIZE=normalize,
-            BORDER=border,
-            **_tables(bias, v),
-        )
-        w, ds = windows.split(P, 1)
-        _scatter(dv, maps[0], w, sizes, groups=1)
-        _scatter(dk, maps[1], ds, sizes, groups=1)
-        of_bias.append(bias_backward(ds, bias, kernel_size))
+    kept = 2 * math.prod(kernel_size) * math.prod(size_of(g)) * _wide(v).itemsize  # for a sample
+    samples, maps = max(1, MOST_KEPT // kept), (*gradients, g, q, k, v)
+    if len(g) <= samples:
+        return [*gradients, *_gradients(*maps, bias, kernel_size, normalize, border)]
+    some = zip(*(x.split(samples) for x in maps), strict=True)
+    of_bias = [_gradients(*some_maps, bias, kernel_size, normalize, border) for some_maps in some]
     return [*gradients, *(torch.stack(parts).sum(0) for parts in zip(*of_bias, strict=True))]
+
+
+def _gradients(
+    dq: Tensor, dk: Tensor, dv: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor,
+    bias: Bias, kernel_size: Size, normalize: str, border: str,
+) -> list[Tensor]:  # fmt: skip
+    """Fills those of the maps, and returns those of the bias."""
+    sizes, P = sizes_of("attend", q, kernel_size, k=k), math.prod(kernel_size)
+    # w and ds: made here rather than kept from the forward pass, and gone with this call; in the format of v, as g may
+    # be one number that stands for all
+    windows = empty((len(g), 2 * P, *size_of(g)), v, dtype=_wide(v))
+    launch(
+        "points",
+        backward.points_kernel,
+        {"dq": dq, "windows": windows, "g": g, "q": q, "k": k, "v": v},
+        sizes=sizes,
+        C=v.shape[1],
+        D=q.shape[1],
+        NORMALIZE=normalize,
+        BORDER=border,
+        **_tables(bias, v),
+    )
+    w, ds = windows.split(P, 1)
+    _scatter(dv, g, w, sizes, groups=1)
+    _scatter(dk, q, ds, sizes, groups=1)
+    return bias_backward(ds, bias, kernel_size)
 
 
 def assemble(v: Tensor, w: Tensor, kernel_size: Size, groups: int) -> Tensor:

@@ -39,15 +39,15 @@ def attend_backward(
     kept = 2 * math.prod(kernel_size) * math.prod(size_of(g)) * _wide(v).itemsize  # for a sample
     samples, maps = max(1, MOST_KEPT // kept), (*gradients, g, q, k, v)
     if len(g) <= samples:
-        return [*gradients, *_gradients(*maps, bias, kernel_size, normalize, border)]
+        return [*gradients, *_gradients(bias, kernel_size, normalize, border, *maps)]
     some = zip(*(x.split(samples) for x in maps), strict=True)
-    of_bias = [_gradients(*some_maps, bias, kernel_size, normalize, border) for some_maps in some]
+    of_bias = [_gradients(bias, kernel_size, normalize, border, *some_maps) for some_maps in some]
     return [*gradients, *(torch.stack(parts).sum(0) for parts in zip(*of_bias, strict=True))]
 
 
 def _gradients(
-    dq: Tensor, dk: Tensor, dv: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor,
     bias: Bias, kernel_size: Size, normalize: str, border: str,
+    dq: Tensor, dk: Tensor, dv: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor,
 ) -> list[Tensor]:  # fmt: skip
     """Fills those of the maps, and returns those of the bias."""
     sizes, P = sizes_of("attend", q, kernel_size, k=k), math.prod(kernel_size)

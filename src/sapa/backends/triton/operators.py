@@ -35,9 +35,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, norma
 def attend_backward(
     g: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Bias, kernel_size: Size, normalize: str, border: str
 ) -> list[Tensor]:
-    gradients = [empty(tuple(x.shape), x) for x in (q, k, v)]
+    dq, dk, dv = gradients = [empty(tuple(x.shape), x) for x in (q, k, v)]
     kept = 2 * math.prod(kernel_size) * math.prod(size_of(g)) * _wide(v).itemsize  # for a sample
-    samples, maps = max(1, MOST_KEPT // kept), (*gradients, g, q, k, v)
+    samples, maps = max(1, MOST_KEPT // kept), (dq, dk, dv, g, q, k, v)
     if len(g) <= samples:
         return [*gradients, *_gradients(bias, kernel_size, normalize, border, *maps)]
     some = zip(*(x.split(samples) for x in maps), strict=True)

@@ -89,7 +89,14 @@ LADDER = [(4, 64, 4), (4, 64, 8), (4, 32, 8), (4, 16, 8), (2, 16, 8), (1, 16, 8)
 
 
 @pytest.mark.parametrize("spilling", range(len(LADDER)))
-@pytest.mark.parametrize("error", [None, triton.runtime.errors.PTXASError("register allocation failed")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        None,
+        triton.runtime.errors.PTXASError("register allocation failed"),
+        triton.OutOfResources(2, 1, "shared memory"),
+    ],
+)
 def test_a_tile_that_spills_is_cut_once(spilling: int, error: Exception | None) -> None:
     """More threads, then fewer channels; points stay together as long as they can."""
     from sapa.backends.triton.launch import run

@@ -31,7 +31,7 @@ def launch(
     owns: str = "points",
     **arguments: Any,
 ) -> None:
-    """Run a kernel of the table on its maps, given by their names; the memory format of the first decides the tile.
+    """Run a kernel of the table on its maps, given by their names; what it sums in is decided by the type of the first.
 
     Its programs own high-res "points" or low-res "cells". The rest is passed on.
     """

@@ -3,8 +3,8 @@
 The first tile of the table is taken, and cut until the compiler keeps everything in registers. That depends on no
 measurement: nothing waits for the device, and sums are made in the same order on every run. Where the table has two,
 as for `attend`, SAPA_TUNE=1 in the environment lets them compete: they are measured once for a shape, which waits for
-the device, and what was found is kept on disk beside Triton's compiled kernels. Nothing can be measured while a graph is
-captured: there, a shape that this process has tuned takes the tile it has found, any other the first, cut where it
+the device, and what was found is kept on disk beside Triton's compiled kernels. Nothing can be measured while a graph
+is captured: there, a shape that this process has tuned takes the tile it has found, any other the first, cut where it
 spills.
 """
 

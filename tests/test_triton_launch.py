@@ -214,6 +214,10 @@ def test_a_recording_that_cannot_load_a_kernel_says_what_to_do(monkeypatch: pyte
         monkeypatch.setattr(choice, "is_capturing", lambda answer=is_capturing: answer)
         with pytest.raises(RuntimeError, match=message):
             choice.choose(Kernel(), one, {})
+    # what cannot be compiled is told as it is
+    monkeypatch.setattr(choice, "is_capturing", lambda: True)
+    with pytest.raises(triton.CompilationError, match="not defined"):
+        choice.choose(Kernel([1], triton.CompilationError("", None, "q is not defined")), one, {})
     monkeypatch.setattr(choice, "spills", lambda compiled: 0)
     assert choice.choose(Kernel(), one, {}) == CANDIDATES[0]
 

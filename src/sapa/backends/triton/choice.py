@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 import triton
-from triton import OutOfResources
+from triton import CompilationError, OutOfResources
 from triton.runtime import errors
 
 from sapa.backends.triton import DEVICES, is_interpreted
@@ -45,7 +45,7 @@ def choose(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
             plan.chosen = without_spills(kernel, plan, plan.candidates[0], arguments)
             return plan.chosen
         except Exception as error:
-            if not is_capturing():
+            if not is_capturing() or isinstance(error, CompilationError):
                 raise
             raise RuntimeError(
                 "a graph is being recorded, which takes only kernels that are loaded: before the recording, make the "

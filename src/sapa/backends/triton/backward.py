@@ -39,9 +39,7 @@ def points_kernel(
         s = dot(tl.trans(load_once(q, q_strides, d, is_channel, y, x, is_point, ACC)), keys)
     else:
         keys = None
-        s = products(
-        q, q_strides, y, x, is_point, k, k_strides, i, j, D, sizes, N, T, KH, KW, BD, INDEX, ACC
-    )  # fmt: skip
+        s = products(q, q_strides, y, x, is_point, k, k_strides, i, j, D, sizes, N, T, KH, KW, BD, INDEX, ACC)
     s, w, total = weights(
         s, rows, columns, y, x, is_point, down, right, cell, is_tap, is_low, KH, KW, NORMALIZE, BORDER
     )  # fmt: skip

@@ -21,9 +21,7 @@ def attend_kernel(
     q, k, v, out = q + b * q_strides[0], k + b * k_strides[0], v + b * v_strides[0], out + b * out_strides[0]
     y, x, cell, is_point = points(i, j, part, sizes, N, SY, SX, M)
     down, right, _, _, is_low = window(i, j, 0, sizes, N, T, KH, KW)
-    s = products(
-        q, q_strides, y, x, is_point, k, k_strides, i, j, D, sizes, N, T, KH, KW, BD, INDEX, ACC
-    )  # fmt: skip
+    s = products(q, q_strides, y, x, is_point, k, k_strides, i, j, D, sizes, N, T, KH, KW, BD, INDEX, ACC)
     _, is_tap = taps(down, right, cell, KH, KW)
     _, w, _ = weights(
         s, rows, columns, y, x, is_point, down, right, cell, is_tap, is_low, KH, KW, NORMALIZE, BORDER

@@ -41,6 +41,14 @@ def tables(size: Size, K: Size) -> tuple[Tensor, Tensor]:
     return torch.randn(size[0], K[0], dtype=torch.float64), torch.randn(size[1], K[1], dtype=torch.float64)
 
 
+def tiles_of(points: int, BD: int) -> dict[str, Any]:
+    """For the interpreter, as small as those of a GPU."""
+    from sapa.backends.triton.table import FORWARD, Gathering, Share, Tile
+
+    share = Share(4, 8)
+    return {"points": Tile(points, BD, FORWARD, *[share] * 4), "cells": Gathering(1, points, 16, 4, FORWARD)}
+
+
 def assert_equal_to_the_reference(q: Tensor, k: Tensor, v: Tensor, g: Tensor, *window) -> None:
     torch.testing.assert_close(kernels.attend(q, k, v, *window), reference.attend(q, k, v, *window))
     ours, expected = (backend.attend_backward(g, q, k, v, *window) for backend in (kernels, reference))
@@ -66,17 +74,54 @@ def test_more_points_in_a_cell_than_a_program_holds(
 ) -> None:
     """At whole and other ratios, with a part that is not full; programs share the points, and then the channels."""
     from sapa.backends.triton import fit, plan
-    from sapa.backends.triton.table import Tile
 
     monkeypatch.setattr(fit, "ENOUGH", enough)
     monkeypatch.setattr(fit, "MOST_POINTS", 8)
-    monkeypatch.setattr(plan, "INTERPRETED", Tile(16, 16, 16, 4))
+    monkeypatch.setattr(plan, "INTERPRETED", tiles_of(points=16, BD=16))
     q, k, v, g = maps(20, 1, size, low, B=2)
     assert_equal_to_the_reference(q, k, v, g, None, (1, 3), "softmax", "mask")
     w = torch.randn(2, 3, *size, dtype=torch.float64)
     torch.testing.assert_close(kernels.assemble(v, w, (1, 3), 1), reference.assemble(v, w, (1, 3), 1))
     ours, expected = (backend.assemble_backward(g, v, w, (1, 3), 1) for backend in (kernels, reference))
     torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize(
+    ("low", "scale", "K", "columns"),
+    [
+        *(((2, 3), 3, 5, 6), ((2, 4), 4, 3, 4), ((1, 3), 5, 7, 8), ((2, 4), 2.5, 3, 4)),
+    ],
+)
+@pytest.mark.parametrize("bad", [None, "infinite"])
+def test_windows_that_load_in_pairs(
+    low: Size, scale: float, K: int, columns: int, bad: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a single cell in planar maps: from an even column on, with one that cells at odd places need, or do not."""
+    from sapa.backends.triton import launch, plan
+
+    seen, run = [], launch.run
+
+    def noted(kernel: Any, one: Any, arguments: Any) -> None:
+        seen.extend(meta["COLUMNS"] for meta in one.candidates if "COLUMNS" in meta)
+        run(kernel, one, arguments)
+
+    monkeypatch.setattr(plan, "INTERPRETED", tiles_of(points=4, BD=16))
+    monkeypatch.setattr(launch, "run", noted)
+    size = (int(low[0] * scale), int(low[1] * scale))
+    q, k, v, g = maps(17, 2, size, low)
+    if bad:
+        v[..., 0, 2] = torch.inf
+        k[..., 0, 1] = torch.nan
+    window = (tables(size, (K, K)), (K, K), "softmax", "mask")
+    torch.testing.assert_close(kernels.attend(q, k, v, *window), reference.attend(q, k, v, *window), equal_nan=True)
+    ours, expected = (backend.attend_backward(g, q, k, v, *window) for backend in (kernels, reference))
+    torch.testing.assert_close(ours, expected, equal_nan=True)
+    w = torch.randn(1, K * K, *size, dtype=torch.float64)
+    found, expected = (backend.assemble(v, w, (K, K), 1) for backend in (kernels, reference))
+    torch.testing.assert_close(found, expected, equal_nan=True)
+    ours, expected = (backend.assemble_backward(g, v, w, (K, K), 1) for backend in (kernels, reference))
+    torch.testing.assert_close(ours, expected, equal_nan=True)
+    assert set(seen) == {columns}
 
 
 @pytest.mark.parametrize("widest", [256, 16])
@@ -223,9 +268,8 @@ def test_a_backward_pass_takes_a_few_samples_at_a_time(monkeypatch: pytest.Monke
 
 def test_more_cells_than_a_program_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     from sapa.backends.triton import plan
-    from sapa.backends.triton.table import Tile
 
-    monkeypatch.setattr(plan, "INTERPRETED", Tile(8, 2, 2, 1))
+    monkeypatch.setattr(plan, "INTERPRETED", tiles_of(points=8, BD=2))
     q, k, v, g = maps(3, 3, (4, 5), (2, 3))
     assert_equal_to_the_reference(q, k, v, g, tables((4, 5), (3, 1)), (3, 1), "softmax", "zero")
 

@@ -85,7 +85,8 @@ def test_tuning_is_asked_for_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert launched(plan(), C=65) == [first]
 
 
-LADDER = [(4, 64, 4), (4, 64, 8), (4, 32, 8), (4, 16, 8), (2, 16, 8), (1, 16, 8)]
+TILES = [(4, 64, 4), (8, 32, 8)]
+LADDER = [*TILES, (4, 32, 4), (4, 64, 8), (4, 32, 8), (4, 16, 8), (2, 16, 8), (1, 16, 8)]
 
 
 @pytest.mark.parametrize("spilling", range(len(LADDER)))
@@ -98,7 +99,7 @@ LADDER = [(4, 64, 4), (4, 64, 8), (4, 32, 8), (4, 16, 8), (2, 16, 8), (1, 16, 8)
     ],
 )
 def test_a_tile_that_spills_is_cut_once(spilling: int, error: Exception | None) -> None:
-    """More threads, then fewer channels; points stay together as long as they can."""
+    """If none of the table fits: half the channels, or more threads, then both; points stay together if they can."""
     from sapa.backends.triton.launch import run
 
     kernel, one = Kernel([1] * spilling, error), plan()
@@ -109,7 +110,7 @@ def test_a_tile_that_spills_is_cut_once(spilling: int, error: Exception | None) 
     assert kernel.launched == [tried[-1], tried[-1]]
 
 
-@pytest.mark.parametrize(("spills", "chosen"), [([9, 9, 3, 9, 3, 9], 2), ([9] * len(LADDER), 0)])
+@pytest.mark.parametrize(("spills", "chosen"), [([9, 9, 9, 3, 9, 3, 9, 9], 3), ([9] * len(LADDER), 0)])
 def test_where_every_tile_spills_it_is_the_one_that_does_least(spills: list[int], chosen: int) -> None:
     from sapa.backends.triton.launch import run
 
@@ -123,12 +124,14 @@ def cut(**meta: Any) -> list[dict[str, Any]]:
     """What is different in each tile from the one before it."""
     from sapa.backends.triton.choice import smaller
 
-    return [{k: after.get(k) for k in before if after.get(k) != before[k]} for before, after in pairwise(smaller(meta))]
+    tiles = pairwise([meta, *smaller(meta)])
+    return [{k: after.get(k) for k in before if after.get(k) != before[k]} for before, after in tiles]
 
 
 def test_a_tile_gives_up_no_more_than_it_has() -> None:
     """Threads as many as a multiprocessor has registers for, products of 16 numbers at least."""
-    assert cut(M=4, T=16, BC=64, num_warps=2) == [{"num_warps": 4}, {"BC": 32}, {"BC": 16}, {"M": 2}, {"M": 1}]
+    most = [{"BC": 32}, {"BC": 64, "num_warps": 4}, {"BC": 32}, {"BC": 16}, {"M": 2}, {"M": 1}]
+    assert cut(M=4, T=16, BC=64, num_warps=2) == most
     least = {"M": 1, "T": 16, "BC": 16}
     # and at last, all registers that a thread can have
     free = {"maxnreg": None}
@@ -147,10 +150,10 @@ def test_a_tile_gives_up_no_more_than_it_has() -> None:
 
 
 def test_keys_that_are_kept_are_given_up_last_of_all_channels() -> None:
-    deep = {"M": 1, "T": 16, "BC": 32, "BD": 64, "num_warps": 16}
-    assert cut(**deep) == [{"BD": 32}, {"BD": 16}, {"BC": 16}]
+    deep = {"M": 1, "T": 16, "BC": 64, "BD": 64, "num_warps": 16}
+    assert cut(**deep) == [{"BC": 32}, {"BD": 32}, {"BD": 16}, {"BC": 16}]
     kept = cut(**deep | {"BD": 32}, IS_SHALLOW=True)
-    assert kept == [{"BC": 16}, {"BD": 16, "IS_SHALLOW": False}]
+    assert kept == [{"BC": 32}, {"BC": 16}, {"BD": 16, "IS_SHALLOW": False}]
 
 
 def test_threads_tune_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,20 +188,22 @@ def test_threads_tune_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> No
     assert tuner.launched == ["tuned"] * 2
 
 
-def test_tiles_that_compete_do_not_spill(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("spills", "compete"), [([0, 0], TILES), ([9, 0], TILES[1:]), ([0, 9], TILES[:1]), ([9, 9, 9, 0], [(4, 64, 8)])]
+)
+def test_tiles_that_compete_do_not_spill(
+    spills: list[int], compete: list[tuple[int, int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sapa.backends.triton import choice
 
-    asked, kernel = [], Kernel(spills=[9, 0, 9, 9, 0])
+    asked: list[Any] = []
     monkeypatch.setenv("SAPA_TUNE", "1")
-    monkeypatch.setattr(choice, "_tuner", lambda kernel, choices, device: asked.append(choices) or Kernel())
+    monkeypatch.setattr(choice, "_tuner", lambda kernel, choices, device: asked.extend(choices) or Kernel())
     monkeypatch.setattr(choice, "_tuned", {})
     monkeypatch.setattr(choice, "is_capturing", lambda: False)
-    choice.choose(kernel, plan(), {"q": torch.empty(1), "C": 64, "D": 32, "sizes": (4, 4, 2, 2, 5, 5)})
-    ((first, second),) = asked
-    assert [dict(one) for one in (first, second)] == [
-        {"M": 4, "T": 16, "BC": 64, "num_warps": 8},
-        {"M": 8, "T": 16, "BC": 16, "num_warps": 16},
-    ]
+    arguments = {"q": torch.empty(1), "C": 64, "D": 32, "sizes": (4, 4, 2, 2, 5, 5)}
+    choice.choose(Kernel(spills=spills), plan(), arguments)
+    assert [tuple(dict(one)[key] for key in ("M", "BC", "num_warps")) for one in asked] == compete
 
 
 def test_a_recording_that_cannot_load_a_kernel_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

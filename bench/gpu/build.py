@@ -7,6 +7,7 @@ constants and divisibility are those that Triton finds in the sizes, strides and
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -116,14 +117,13 @@ def build(name: str, problem: Problem, target: GPUTarget) -> Any:
 
 
 def launched(name: str, problem: Problem, target: str, place: int = 0) -> Any:
-    """The compiled kernel that a launch would take on this target, if this tile of the table is the one: the first that
-    does not spill."""
+    """The compiled kernel that a launch would take on this target; or another one that it could, if it were tuned."""
 
-    def without_spills(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
-        return choice.without_spills(kernel, plan, plan.candidates[place], arguments)
+    def fitting(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
+        return list(islice(choice.fitting(kernel, plan, arguments), place + 1))[-1]
 
     with patch.object(choice, "spills", lambda compiled: spilled_bytes(compiled, target)):
-        return _compiled(without_spills, name, problem, TARGETS[target])
+        return _compiled(fitting, name, problem, TARGETS[target])
 
 
 def _compiled(choose: Callable[..., Meta], name: str, problem: Problem, target: GPUTarget) -> Any:

@@ -12,10 +12,10 @@ from sapa.backends.triton.table import TILES
 
 FORWARD = ("attend", "assemble")
 LEAST = {True: 0.5, False: 0.25}  # occupancy of a forward and of a backward kernel
-NUMBERS = 4  # in a wide load; of a planar map, so many as a cell has side by side
-LEAST_WIDE = 0.5  # of the bytes that the loads of a binary take
+NUMBERS = 4  # in a wide load
+LEAST_WIDE = 0.5  # of the bytes that the loads of a binary take; unless those of one number are next to nothing:
+FEW_NARROW = 0.01  # of its instructions
 WRITES_POINTS = ("attend", "assemble", "points")
-READS_POINTS_ALONE = ("scatter",)
 LAYOUTS = ("channels_last", "planar")
 HELD = ("N", "M", "T", "BC", "BD")  # cells, points, numbers of their window, channels
 ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -70,18 +70,22 @@ def holds(compiled: Any) -> dict[str, int]:
     return found | {"threads": compiled.metadata.num_warps * compiled.metadata.target.warp_size}
 
 
-def wide_bytes(row: dict[str, Any]) -> int:
-    numbers = NUMBERS if row["layout"] == "channels_last" else min(NUMBERS, row["scale"])
-    return numbers * ITEMSIZE[row["dtype"]]
+def wide_bytes(row: dict[str, Any], is_of_points: bool) -> int:
+    """Of a planar map, high-res points of a cell are side by side; a window begins at an even column at best."""
+    planar = min(NUMBERS, int(row["scale"])) if is_of_points else 2
+    return (NUMBERS if row["layout"] == "channels_last" else planar) * ITEMSIZE[row["dtype"]]
 
 
-def wide_share(row: dict[str, Any]) -> float:
-    """Of the bytes that loads take, each counted once, those in wide ones: of planar maps, loads of high-res points, as
-    a window that is shifted by a column is not aligned."""
-    is_all_aligned = row["layout"] == "channels_last" or row["kernel"] in READS_POINTS_ALONE
-    loads = row["loads"] if is_all_aligned else row["once"]
+def wide_share(loads: dict[str, int], wide: int) -> float:
+    """Of the bytes that loads take, each counted once, those in wide ones."""
     taken = {int(width): int(width) * n for width, n in loads.items()}
-    return sum(n for width, n in taken.items() if width >= wide_bytes(row)) / sum(taken.values())
+    return sum(n for width, n in taken.items() if width >= wide) / sum(taken.values())
+
+
+def narrow_share(row: dict[str, Any]) -> float:
+    """Loads of one number among the instructions."""
+    narrow = sum(n for width, n in row["loads"].items() if int(width) <= ITEMSIZE[row["dtype"]])
+    return narrow / row["instructions"]
 
 
 def faults(row: dict[str, Any]) -> list[str]:
@@ -94,8 +98,13 @@ def faults(row: dict[str, Any]) -> list[str]:
         wrong.append(f"occupancy {row['occupancy']:.0%} with {row['registers']} registers, at least {least:.0%}")
     if row["case"]:
         return wrong
-    if wide_share(row) < LEAST_WIDE:
-        wrong.append(f"{wide_share(row):.0%} in loads of {wide_bytes(row)} bytes or more: {row['loads']}")
-    if row["kernel"] in WRITES_POINTS and max(map(int, row["stores"])) <= ITEMSIZE[row["dtype"]]:
-        wrong.append(f"no store of more than one number: {row['stores']}")
+    window, points = (wide_bytes(row, is_of_points) for is_of_points in (False, True))
+    share = wide_share(row["loads"], window)
+    if share < LEAST_WIDE and narrow_share(row) > FEW_NARROW:
+        wrong.append(f"{share:.0%} in loads of {window} bytes or more: {row['loads']}")
+    # in `scatter` these are weights, of which it takes some taps of each point
+    if row["layout"] == "planar" and row["kernel"] != "scatter" and wide_share(row["once"], points) < LEAST_WIDE:
+        wrong.append(f"high-res maps in loads of less than {points} bytes: {row['once']}")
+    if row["kernel"] in WRITES_POINTS and max(map(int, row["stores"])) < points:
+        wrong.append(f"no store of {points} bytes: {row['stores']}")
     return wrong

@@ -39,6 +39,7 @@ SASS = r"\b{}((?:\.\w+)+)"
 AMD = r"\b(?:global|buffer|flat)_{}_(?:dword(?:x(\d))?|(u?short|[us]?byte|[us]?\w*d16\w*))\b.*?( nt)?$"
 LOAD_SASS, STORE_SASS = re.compile(SASS.format("LDG")), re.compile(SASS.format("STG"))
 LOAD_AMD, STORE_AMD = (re.compile(AMD.format(way), re.MULTILINE) for way in ("load", "store"))
+INSTRUCTION_SASS, INSTRUCTION_AMD = re.compile(r"/\*[0-9a-f]{4,}\*/"), re.compile(r"^\t[a-z]\w+", re.MULTILINE)
 ONCE = "STRONG.GPU"  # passes by the first-level cache: `load_once`; on AMD it is nt
 BYTES = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}  # else 4
 
@@ -52,6 +53,7 @@ class Found:
     loads: dict[int, int]  # bytes of one load: how many there are
     once: dict[int, int]  # of these, loads of high-res maps
     stores: dict[int, int]
+    instructions: int
 
 
 def inspect(compiled: Any, target: str) -> Found:
@@ -71,7 +73,8 @@ def nvidia(compiled: Any, target: str) -> Found:
     shared, warps = compiled.metadata.shared, compiled.metadata.num_warps
     text = disassembled(compiled)
     loads, once, stores = widths(LOAD_SASS, text), widths(LOAD_SASS, text, ONCE), widths(STORE_SASS, text)
-    return Found(registers, stack, shared, occupancy(target, registers, shared, warps), loads, once, stores)
+    full, instructions = occupancy(target, registers, shared, warps), len(INSTRUCTION_SASS.findall(text))
+    return Found(registers, stack, shared, full, loads, once, stores, instructions)
 
 
 def widths(pattern: re.Pattern[str], text: str, kind: str = "") -> dict[int, int]:
@@ -116,7 +119,8 @@ def amd(compiled: Any) -> Found:
     shared = max(shared, compiled.metadata.shared)
     spills = number("vgpr_spill_count") + number("sgpr_spill_count")
     loads, once, stores = amd_widths(LOAD_AMD, text), amd_widths(LOAD_AMD, text, once=True), amd_widths(STORE_AMD, text)
-    return Found(registers, spills, shared, amd_occupancy(registers, shared, warps), loads, once, stores)
+    full, instructions = amd_occupancy(registers, shared, warps), len(INSTRUCTION_AMD.findall(text))
+    return Found(registers, spills, shared, full, loads, once, stores, instructions)
 
 
 def amd_occupancy(registers: int, shared: int, warps: int) -> float:

@@ -19,8 +19,8 @@ JUMP = re.compile(r"\bBRA `\((\.L_x_\d+)\)")
 INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/")
 PRODUCT = re.compile(r"\bFFMA\b")
 Pass = tuple[tuple[int, int, int], tuple[int, ...]]  # the sizes of its matrices, and how often it goes round
-# the channels that the loops of each kernel go over, in the order of the program; `points` has its scores outside
-OVER = {"attend": "DC", "points": "CD", "scatter": "C", "assemble": "C", "assemble_weights": "C"}
+# the channels that the loops of each kernel go over, in the order of the program; `points` has those of queries outside
+OVER = {"attend": "DC", "points": "C", "scatter": "C", "assemble": "C", "assemble_weights": "C"}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 from bench import report
 from bench.gpu import cover, model
 from bench.gpu.build import Problem
-from bench.gpu.gate import FORWARD, LEAST, wide_share
+from bench.gpu.gate import FORWARD, LEAST, wide_bytes, wide_share
 from bench.gpu.model import GPUS, Shape
 from bench.render import table
 from sapa.bench.show import number
@@ -31,7 +31,8 @@ def kernels(found: dict[str, Any]) -> str:
         own = [*(str(own.get(key, "")) for key in "NMT"), str(own["BC"]), str(own.get("BD", "")), str(own["threads"])]
         head = (*call, *held.setdefault(call, own))
         cells[head, row["target"]] = (
-            f"{row['registers']} / {row['shared'] / 1024:.3g} / {row['occupancy']:.0%} / {wide_share(row):.0%}"
+            f"{row['registers']} / {row['shared'] / 1024:.3g} / {row['occupancy']:.0%} / "
+            f"{wide_share(row['loads'], wide_bytes(row, is_of_points=False)):.0%}"
         ) + " *" * (held[call] != own)
     spilled = sum(row["spills"] > 0 for row in found["kernels"])
     note = (

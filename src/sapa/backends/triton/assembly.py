@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 from sapa.backends.triton.maps import dot, load, load_taps, store, store_taps
-from sapa.backends.triton.tiles import channels, points, points_of, split, strip, taps, window
+from sapa.backends.triton.tiles import channels, leftmost, points, points_of, split, strip, taps, window
 from sapa.backends.triton.window import nans, products, store_sums
 
 ONE = tl.constexpr(1)
@@ -14,7 +14,8 @@ ONE = tl.constexpr(1)
 def assemble_kernel(
     out, v, w, out_strides, v_strides, w_strides, C, G, sizes, cutting,
     SY: tl.constexpr, SX: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, T: tl.constexpr, BC: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, COLUMNS: tl.constexpr, T: tl.constexpr, BC: tl.constexpr,
+    INDEX: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """y[p] = sum_t w[p, t] v[c(p) + t]."""
     number, first_block = split(tl.program_id(0), cutting)
@@ -22,13 +23,15 @@ def assemble_kernel(
     number, part = split(number, tl.cdiv(points_of(sizes, N, SY, SX), M))
     b, i, j = strip(number, sizes, N, INDEX)
     v, w, out = v + b * v_strides[0], w + b * w_strides[0], out + b * out_strides[0]
+    left = leftmost(j, N, KW, COLUMNS)
     y, x, cell, is_point = points(i, j, part, sizes, N, SY, SX, M)
-    down, right, _, _, _ = window(i, j, 0, sizes, N, T, KH, KW)
-    p, is_tap = taps(down, right, cell, KH, KW)
+    start = cell + j - KW // 2 - left
+    down, right, _, _, _ = window(i, left, 0, sizes, COLUMNS, T, KH)
+    p, is_tap = taps(down, right, start, KH, KW)
     weights = load_taps(w, w_strides, (group * KH * KW + p).to(INDEX), y, x, is_tap & is_point[:, None], ACC)
     store_sums(
-        out, out_strides, weights, None, v, v_strides, C, group, first_block, cutting, i, j, y, x, cell, is_point,
-        sizes, N, KH, KW, BC, INDEX, ACC,
+        out, out_strides, weights, v, v_strides, C, group, first_block, cutting, i, left, y, x, start, is_point,
+        sizes, COLUMNS, KH, KW, BC, INDEX, ACC,
     )  # fmt: skip
 
 
@@ -86,7 +89,8 @@ def point_by_point(
 def assemble_weights_kernel(
     dw, g, v, dw_strides, g_strides, v_strides, C, G, sizes,
     SY: tl.constexpr, SX: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, T: tl.constexpr, BC: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, COLUMNS: tl.constexpr, T: tl.constexpr, BC: tl.constexpr,
+    INDEX: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """dw[p, t] = <g[p], v[c(p) + t]>."""
     number, group = split(tl.program_id(0), G)
@@ -95,8 +99,10 @@ def assemble_weights_kernel(
     group = group.to(tl.int64)
     dw += b * dw_strides[0]
     v, g = v + b * v_strides[0] + group * C * v_strides[1], g + b * g_strides[0] + group * C * g_strides[1]
+    left = leftmost(j, N, KW, COLUMNS)
     y, x, cell, is_point = points(i, j, part, sizes, N, SY, SX, M)
-    down, right, _, _, _ = window(i, j, 0, sizes, N, T, KH, KW)
-    p, is_tap = taps(down, right, cell, KH, KW)
-    found = products(g, g_strides, y, x, is_point, v, v_strides, i, j, C, sizes, N, T, KH, KW, BC, INDEX, ACC)
+    start = cell + j - KW // 2 - left
+    down, right, _, _, _ = window(i, left, 0, sizes, COLUMNS, T, KH)
+    p, is_tap = taps(down, right, start, KH, KW)
+    found = products(g, g_strides, y, x, is_point, v, v_strides, i, left, C, sizes, COLUMNS, T, KH, BC, INDEX, ACC)
     store_taps(dw, dw_strides, (group * KH * KW + p).to(INDEX), y, x, is_tap & is_point[:, None], found)

@@ -1,11 +1,11 @@
 """Which tile a kernel is launched with: one that does not spill, or the fastest if asked to measure.
 
-The first tile of the table is taken, and cut until the compiler keeps everything in registers. That depends on no
-measurement: nothing waits for the device, and sums are made in the same order on every run. Where the table has two,
-as for `attend`, SAPA_TUNE=1 in the environment lets them compete: they are measured once for a shape, which waits for
-the device, and what was found is kept on disk beside Triton's compiled kernels. Nothing can be measured while a graph
-is captured: there, a shape that this process has tuned takes the tile it has found, any other the first, cut where it
-spills.
+Of the tiles of the table that is the first for which the compiler keeps everything in registers; where there is none,
+the first is cut until it does. That depends on no measurement: nothing waits for the device, and sums are made in the
+same order on every run. Where two fit, as for `attend`, SAPA_TUNE=1 in the environment lets them compete: they are
+measured once for a shape, which waits for the device, and what was found is kept on disk beside Triton's compiled
+kernels. Nothing can be measured while a graph is captured: there, a shape that this process has tuned takes the tile it
+has found, any other the first that fits.
 """
 
 import math
@@ -42,7 +42,7 @@ def choose(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
         try:
             if len(plan.candidates) > 1 and is_tuning():
                 return _fastest(kernel, plan, arguments)
-            plan.chosen = without_spills(kernel, plan, plan.candidates[0], arguments)
+            plan.chosen = next(fitting(kernel, plan, arguments))
             return plan.chosen
         except Exception as error:
             if not is_capturing() or isinstance(error, CompilationError):
@@ -59,41 +59,54 @@ def _fastest(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Meta:
     key = (kernel, tuple(tuple(meta.items()) for meta in plan.candidates), shape, kinds)
     if key not in _tuned:
         if is_capturing():
-            return without_spills(kernel, plan, plan.candidates[0], arguments)
-        fitting = [without_spills(kernel, plan, meta, arguments) for meta in plan.candidates]
+            return next(fitting(kernel, plan, arguments))
         # of two that fit, a tuner remembers which it was for a shape, and does not ask on which device
-        tuner = _tuner(kernel, tuple(tuple(meta.items()) for meta in fitting), kinds[0][1])
+        tuner = _tuner(kernel, tuple(tuple(meta.items()) for meta in fitting(kernel, plan, arguments)), kinds[0][1])
         tuner[plan.programs](**arguments)
         _tuned[key] = tuner.best_config.all_kwargs()
     plan.chosen = _tuned[key]
     return plan.chosen
 
 
-def without_spills(kernel: Any, plan: Plan, first: Meta, arguments: Mapping[str, Any]) -> Meta:
-    """This tile, or the first smaller one whose registers suffice, or else the one that spills least."""
+def fitting(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Iterator[Meta]:
+    """The tiles that do not spill; or else the first smaller one that does not, or the one that spills least."""
     if is_interpreted():
-        return first
-    tried = []
-    for meta in smaller(first):
+        yield plan.candidates[0]
+        return
+
+    def spilled(meta: Meta) -> float:
         try:
-            spilled = spills(kernel.run(grid=plan.programs, warmup=True, **arguments, **meta))
+            return spills(kernel.run(grid=plan.programs, warmup=True, **arguments, **meta))
         except REFUSALS:
-            spilled = math.inf
-        tried.append((spilled, meta))
-        if not spilled:
-            break
-    return min(tried, key=lambda one: one[0])[1]
+            return math.inf
+
+    tried = []
+    for meta in plan.candidates:
+        tried.append((spilled(meta), meta))
+        if not tried[-1][0]:
+            yield meta
+    if all(spilling for spilling, _ in tried):
+        for meta in smaller(plan.candidates[0]):
+            tried.append((spilled(meta), meta))
+            if not tried[-1][0]:
+                break
+        yield min(tried, key=lambda one: one[0])[1]
 
 
 def smaller(meta: Meta) -> Iterator[Meta]:
-    """A tile; with twice the threads, if there are as many; by halves, fewer channels, then points; at last, no cap."""
-    yield meta
+    """A tile with half the channels; with twice the threads, if there are as many, and then by halves fewer channels
+    and points; at last, with no cap."""
+    halved = meta | {"BC": meta["BC"] // 2} if "T" in meta and meta["BC"] > FEWEST else None
+    if halved:
+        yield halved
     if 2 * meta["num_warps"] <= most_warps(meta):
         meta = meta | {"num_warps": 2 * meta["num_warps"]}
         if "maxnreg" in meta:
             # what a GPU with fewer threads gives each besides may not go into whole blocks of more
             meta["maxnreg"] = meta["maxnreg"] // FORWARD * FORWARD
         yield meta
+    else:
+        meta = halved or meta
     # keys that are kept for dq are loaded once, as long as a block has all of their channels
     blocks = ("BC", "BD") if meta.get("IS_SHALLOW") else ("BD", "BC")
     # the high-res points of a gathering program are what its products are summed over: it gives up cells

@@ -1,12 +1,12 @@
 """How the tiles of the table are cut to a problem and to a GPU: the constants a kernel is compiled with."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import triton
 from triton.backends.compiler import GPUTarget
 
-from sapa.backends.triton.table import Tile
+from sapa.backends.triton.table import Gathering, Share, Tile
 from sapa.backends.triton.window import WHOLE
 
 Sizes = tuple[int, int, int, int, int, int]  # H, W, low_h, low_w, Kh, Kw
@@ -15,7 +15,8 @@ Meta = dict[str, Any]
 FEWEST = 16  # of what products are summed over: channels of a block, numbers of a window
 LARGEST_WINDOW = 512  # that is grown for more points
 MOST_POINTS = 256  # of a program
-MOST_TAPS = 8  # numbers of windows of a thread
+MANY_POINTS = 64  # of a program: its window is little of what it loads
+WARP = 32  # threads
 FUSED = {"enable_fp_fusion": True}  # a product and a sum in one instruction, which is not the default of every Triton
 ALL_REGISTERS = 65536  # of a multiprocessor; a program may take them all
 FEWER_THREADS = (86, 87, 89, 120, 121)  # at once, by a quarter, on GPUs that are not made for data centres
@@ -33,6 +34,7 @@ class Work:
     itemsize: int = 4
     has_bias: bool = False
     times: int = 1  # samples and groups
+    is_planar: bool = False  # whether numbers of a window lie side by side
 
     def points(self, cells: int) -> int:
         """How many points so many cells of a row have: at most, where cells differ."""
@@ -50,33 +52,68 @@ def steps(sizes: Sizes) -> tuple[int, int]:
     return (H // low_h, W // low_w) if H % low_h == 0 and W % low_w == 0 else (0, 0)
 
 
-def meta_of(tile: Tile, kernel: Any, work: Work, target: GPUTarget | None) -> Meta:
+def meta_of(tile: Tile | Gathering, kernel: Any, work: Work, target: GPUTarget | None) -> Meta:
     """The constants of a kernel for this tile."""
-    tile = for_work(tile, work)
-    found = (of_cells if work.owns == "cells" else of_points)(tile, work)
-    options = options_of(found["warps"], tile.registers, target)
+    least = target.warp_size if target and target.backend == "hip" else WARP
+    found = of_cells(tile, work) if isinstance(tile, Gathering) else of_points(tile, work, least)
+    options = options_of(found["threads"], tile.registers, target)
     return {key: value for key, value in found.items() if key in kernel.arg_names} | options
 
 
-def of_points(tile: Tile, work: Work) -> Meta:
+def of_points(tile: Tile, work: Work, least: int) -> Meta:
     """A program that makes points: of a few cells, or of a part of one that is too large."""
     N, T = strip(work, tile.points)
-    threads = ALL_REGISTERS // tile.registers
-    most = max(1, min(MOST_POINTS, threads * MOST_TAPS // T))
+    most_threads = ALL_REGISTERS // tile.registers
+    most = max(1, min(MOST_POINTS, most_threads * share_of(tile, work, N).taps // T))
     while work.points(N) > most and N > 1:
         N //= 2
     M = min(most, triton.next_power_of_2(work.points(N)))
-    if N == 1:
-        tile = replace(tile, BD=tile.BD * tile.alone, taps=tile.taps * tile.alone)
-    BC, BD = block(tile.BC, work.C), block(tile.BD, work.D or 1)
-    # a larger window or cell takes more threads; where they have more of it, they have fewer channels
-    warps = min(threads // 32, max(tile.warps, M * T // (32 * tile.taps), M * BC // (32 * tile.each)))
-    each = tile.each if 32 * warps * tile.taps >= M * T else tile.each // 2
-    BC = max(FEWEST, min(BC, 32 * warps * each // M))
-    cutting = min(ceil(work.C, BC), ceil(ENOUGH, 32 * warps * work.strips(N) * ceil(work.points(N), M)))
+    sums, taps = share_of(tile, work, N)
+    threads = min(most_threads, max(least, M * T // taps))
+    # where threads have more of the window, they have fewer channels
+    if threads * taps < M * T:
+        sums //= 2
+    BC, BD = block(threads * sums // M, work.C), block(depth_of(tile, work, N, threads), work.D or 1)
+    cutting = min(ceil(work.C, BC), ceil(ENOUGH, threads * work.strips(N) * ceil(work.points(N), M)))
     is_shallow = (work.D or 0) <= BD and WHOLE.value >= T
-    found = {"M": M, "N": N, "T": T, "BC": BC, "BD": BD, "IS_SHALLOW": is_shallow, "cutting": cutting}
-    return found | {"warps": warps}
+    found = {"M": M, "N": N, "COLUMNS": columns_of(work, N, M, T), "T": T, "BC": BC, "BD": BD}
+    return found | {"IS_SHALLOW": is_shallow, "cutting": cutting, "threads": threads}
+
+
+def share_of(tile: Tile, work: Work, N: int) -> Share:
+    """What a thread has of a program with N cells."""
+    if N > 1:
+        share = tile.strip
+    elif work.has_bias or steps(work.sizes) == (0, 0):
+        share = tile.special
+    else:
+        is_large = triton.next_power_of_2(work.points(N)) >= MANY_POINTS and not is_deep(tile, work)
+        share = tile.large if is_large else tile.cell
+        if work.is_planar:  # and loads take more registers
+            share = share._replace(sums=share.sums // 2)
+    return Share(share.sums // 2, share.taps // 2) if work.itemsize == 8 else share
+
+
+def depth_of(tile: Tile, work: Work, N: int, threads: int) -> int:
+    """How many embedding channels at a time: fewer of double numbers, and of a cell whose keys are not kept; more of a
+    large one, but where all threads together would have no key each."""
+    if work.itemsize == 8 or (N == 1 and is_deep(tile, work)):
+        return tile.BD // 2
+    is_longer = not tile.keeps_keys and work.points(N) >= MANY_POINTS and threads < ALL_REGISTERS // tile.registers
+    return 2 * tile.BD if is_longer else tile.BD
+
+
+def is_deep(tile: Tile, work: Work) -> bool:
+    """Whether keys that are wanted again take more than a block."""
+    return tile.keeps_keys and (work.D or 0) > tile.BD * 4 // max(4, work.itemsize)
+
+
+def columns_of(work: Work, N: int, M: int, T: int) -> int:
+    """Of a window: one more than it needs, if there is room and it lets them load in pairs. Many points hide loads."""
+    Kh, Kw = work.sizes[4:]
+    columns = N + Kw - 1
+    is_wider = work.is_planar and N == 1 and columns % 2 and Kh * (columns + 1) <= T and MANY_POINTS > M
+    return columns + is_wider
 
 
 def strip(work: Work, least: int) -> tuple[int, int]:
@@ -97,25 +134,17 @@ def strip(work: Work, least: int) -> tuple[int, int]:
     return N, T
 
 
-def of_cells(tile: Tile, work: Work) -> Meta:
+def of_cells(tile: Gathering, work: Work) -> Meta:
     """A program that gathers what belongs to low-res points, so many high-res points at a time."""
     low_w, Kw = work.sizes[3], work.sizes[5]
     N = min(tile.cells, triton.next_power_of_2(low_w))
     M = max(FEWEST, min(tile.points, triton.next_power_of_2(work.points(N + Kw - 1))))
-    BC = block(tile.BC, work.C)
-    warps = max(tile.warps, N * BC // (32 * tile.each))
-    while 32 * warps * work.strips(N) * ceil(work.C, BC) < ENOUGH and BC > FEWEST:
+    is_double = work.itemsize == 8
+    BC = block(tile.BC // 2 if is_double else tile.BC, work.C)
+    threads = max(2 * WARP, N * BC // (tile.sums // 2 if is_double else tile.sums))
+    while threads * work.strips(N) * ceil(work.C, BC) < ENOUGH and BC > FEWEST:
         BC //= 2
-    return {"M": M, "N": N, "BC": BC, "warps": warps}
-
-
-def for_work(tile: Tile, work: Work) -> Tile:
-    """With less for a thread where each number takes more registers, or there is more to know about each point."""
-    if work.itemsize == 8:
-        tile = replace(tile, BC=tile.BC // 2, BD=tile.BD // 2, each=tile.each // 2, taps=tile.taps // 2)
-    if work.has_bias or steps(work.sizes) == (0, 0):
-        tile = replace(tile, taps=tile.taps // 2, alone=1)
-    return tile
+    return {"M": M, "N": N, "BC": BC, "threads": threads}
 
 
 def block(most: int, size: int) -> int:
@@ -130,21 +159,21 @@ def ceil(n: int, size: int) -> int:
 
 def most_warps(meta: Meta) -> int:
     """What a multiprocessor has registers for, or a compute unit with its four SIMDs."""
-    return ALL_REGISTERS // (32 * meta["maxnreg"]) if "maxnreg" in meta else 4 * meta.get("waves_per_eu", 4)
+    return ALL_REGISTERS // (WARP * meta["maxnreg"]) if "maxnreg" in meta else 4 * meta.get("waves_per_eu", 4)
 
 
-def options_of(warps: int, registers: int, target: GPUTarget | None) -> Meta:
+def options_of(threads: int, registers: int, target: GPUTarget | None) -> Meta:
     """What the compiler is told besides; there is no target in the interpreter."""
     if target is None:
         return {}
-    options = {"num_warps": warps, "num_stages": 1}
+    options = {"num_warps": threads // WARP, "num_stages": 1}
     if target.backend == "hip":
         # a wave has 64 threads on AMD's data centre GPUs and 32 on the others
-        waves = {"num_warps": max(1, warps * 32 // target.warp_size), "waves_per_eu": 256 // registers}
+        waves = {"num_warps": threads // target.warp_size, "waves_per_eu": 256 // registers}
         return options | waves | FUSED
     if target.backend != "cuda":
         return options
-    return options | FUSED | {"maxnreg": cap(registers, 32 * warps, target)}
+    return options | FUSED | {"maxnreg": cap(registers, threads, target)}
 
 
 def cap(registers: int, threads: int, target: GPUTarget) -> int:

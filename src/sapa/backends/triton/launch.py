@@ -13,7 +13,7 @@ from sapa.backends.triton import DEVICES, is_interpreted
 from sapa.backends.triton.choice import choose, is_tuning
 from sapa.backends.triton.fit import Sizes, ceil
 from sapa.backends.triton.plan import INT32, Plan, plan_of
-from sapa.backends.triton.table import GATHERING
+from sapa.backends.triton.table import CELLS
 from sapa.checks import describe
 from sapa.geometry import Size, memory_format, size_of
 
@@ -79,7 +79,7 @@ def sizes_of(function: str, high: Tensor, kernel_size: Size, **low: Tensor) -> S
     ((name, x),) = low.items()
     (H, W), (h, w) = size_of(high), size_of(x)
     # a row of cells that a strip gathers from
-    gathered = ceil(H, h) * ceil((GATHERING + kernel_size[1] - 1) * W, w)
+    gathered = ceil(H, h) * ceil((CELLS + kernel_size[1] - 1) * W, w)
     for number, what in ((h * w, "low-res points"), (gathered, "high-res points around some of them")):
         if number > MOST:
             raise ValueError(

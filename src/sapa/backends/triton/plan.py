@@ -42,8 +42,9 @@ def plan_of(
         *(sizes, arguments["C"], arguments.get("D"), owns, main.dtype.itemsize),
         has_bias=arguments.get("rows") is not None,
         times=len(main) * arguments.get("G", 1),
+        is_planar="v" in maps and maps["v"].stride(-1) == 1,
     )
-    tiles = (INTERPRETED,) if target is None else TILES[name]
+    tiles = (INTERPRETED[owns],) if target is None else TILES[name]
     metas = [meta_of(tile, kernel, work, target) for tile in tiles]
     constants = {f"{name}_strides": x.stride() for name, x in maps.items()} | {"sizes": sizes}
     constants |= {"SY": SY, "SX": SX, "KH": sizes[4], "KW": sizes[5]}

@@ -1,42 +1,65 @@
 """How large the tiles of each kernel are.
 
 Chosen by what they compile to: `python -m bench.gpu` writes registers, shared memory and occupancy of each to
-docs/gpu.md, and a test holds them to their limits. The first is taken, and cut where it spills,
-unless SAPA_TUNE=1 lets them compete.
+docs/gpu.md, and a test holds them to their limits. The first that does not spill is taken,
+or the first is cut until it does not, unless SAPA_TUNE=1 lets those that fit compete.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-GATHERING = 4  # cells of a program that gathers
+CELLS = 4  # of a program that gathers
 FORWARD, BACKWARD = 64, 128  # registers of a thread: half of an A100's threads at once, and a quarter
+
+
+class Share(NamedTuple):
+    """What a thread has of a program: sums of channels, and numbers of windows."""
+
+    sums: int
+    taps: int
 
 
 @dataclass(frozen=True)
 class Tile:
-    """What a program holds: at least so many points, blocks of value and of embedding channels, groups of 32 threads.
+    """What a program holds that makes points: at least so many, blocks of embedding channels, and what a thread has.
 
-    More points take more threads, so that each has no more than so many sums of channels, and numbers of windows: of a
-    single cell more, as there is no neighbour's window to tell apart from its own. The number of registers is a cap for
-    NVIDIA's assembler, which would otherwise spill a few to save others, or take more than leave room for the others.
+    From this follow the threads and the blocks of value channels. A thread has more of a single cell, as there is no
+    neighbour's window to tell apart from its own, and less where there is more to know about each of its points. The
+    number of registers is a cap for NVIDIA's assembler, which would otherwise spill a few to save others, or take more
+    than leave room for the others.
     """
 
     points: int
-    BC: int
     BD: int
-    warps: int
-    registers: int = BACKWARD
-    each: int = 8  # sums of channels
-    taps: int = 4  # numbers of windows, if there are threads enough
-    alone: int = 2  # so many times as many of a single cell, and embedding channels
-    cells: int = 1  # of a program that makes low-res points
+    registers: int
+    strip: Share
+    cell: Share
+    large: Share  # cell
+    special: Share  # cell: with a bias, or unlike the others in its points
+    keeps_keys: bool = False  # from one use to the other, if a block has all their channels
 
 
-TILES: dict[str, tuple[Tile, ...]] = {
-    "attend": (Tile(4, 32, 16, 2, FORWARD), Tile(4, 32, 32, 2, FORWARD)),
-    "assemble": (Tile(4, 32, 16, 2, FORWARD),),
-    "points": (Tile(4, 32, 32, 2, alone=1),),
-    "scatter": (Tile(16, 128, 32, 2, cells=GATHERING),),
-    "assemble_weights": (Tile(4, 32, 32, 2),),
+@dataclass(frozen=True)
+class Gathering:
+    """What a program holds that makes low-res points: these, and from how many high-res points it gathers at a time."""
+
+    cells: int
+    points: int
+    BC: int
+    sums: int
+    registers: int
+
+
+LONE = Share(4, 8)  # of the fewest threads that there are, which need not wait for others
+FORMER = Tile(4, 16, FORWARD, strip=LONE, cell=Share(16, 8), large=Share(16, 8), special=LONE)
+LATTER = Tile(4, 32, BACKWARD, strip=LONE, cell=LONE, large=Share(4, 16), special=Share(2, 2))
+TILES: dict[str, tuple[Tile, ...] | tuple[Gathering]] = {
+    "attend": (FORMER, replace(FORMER, strip=Share(4, 4))),
+    "assemble": (FORMER, replace(FORMER, strip=Share(4, 4))),
+    "points": (replace(LATTER, keeps_keys=True),),
+    "scatter": (Gathering(CELLS, 16, 128, 8, BACKWARD),),
+    "assemble_weights": (replace(LATTER, cell=Share(4, 16), special=LONE),),
 }
 # the interpreter takes its time for each program, not for each point
-INTERPRETED = Tile(256, 64, 64, 4, each=1024, taps=1024, alone=1, cells=64)
+ALL = Share(1024, 1024)
+INTERPRETED = {"points": Tile(256, 64, 64, ALL, ALL, ALL, ALL), "cells": Gathering(64, 256, 64, 1024, 64)}

@@ -1,8 +1,9 @@
 """Inside the kernels: which points a program holds.
 
 A program takes a strip of N neighbouring low-res cells in a row. On the high-res side those are a rectangle of points,
-[M]; on the low-res side the strip and what stands around it, the window of all its cells, [T]: KH rows of N + KW - 1.
-What points take from the window are products of matrices, [M, T] times [T, channels].
+[M]; on the low-res side the strip and what stands around it, the window of all its cells, [T]: KH rows of COLUMNS,
+which are N + KW - 1, or one more where that lets them load in pairs. What points take from the window are products of
+matrices, [M, T] times [T, channels].
 
 `sizes` is (H, W, low_h, low_w, Kh, Kw), of which KH and KW are known when a kernel is compiled. A cell has SY times SX
 points; both are 0 where the ratio is not whole. INDEX is int64 where an offset may not fit 32 bits.
@@ -58,18 +59,30 @@ def points(i, j, part, sizes, cells: tl.constexpr, SY: tl.constexpr, SX: tl.cons
 
 
 @triton.jit
-def window(i, j, part, sizes, N: tl.constexpr, T: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr):
+def leftmost(j, N: tl.constexpr, KW: tl.constexpr, COLUMNS: tl.constexpr):
+    """The first column of a strip's window: an even one if there is a column more than cells need."""
+    if COLUMNS > N + KW - 1:
+        odd: tl.constexpr = KW // 2 % 2
+        left = (j + odd) // 2 * 2 - KW // 2 - odd
+    else:
+        left = j - KW // 2
+    return left
+
+
+@triton.jit
+def window(i, left, part, sizes, COLUMNS: tl.constexpr, T: tl.constexpr, KH: tl.constexpr):
     """T numbers of a strip's window: rows and columns from its corner on, those of the map, and whether they exist."""
-    down, right = split(part * T + tl.arange(0, T), N + KW - 1)
-    row, column = i + down - KH // 2, j + right - KW // 2
+    down, right = split(part * T + tl.arange(0, T), COLUMNS)
+    row, column = i + down - KH // 2, left + right
     is_low = (row >= 0) & (row < sizes[2]) & (column >= 0) & (column < sizes[3]) & (down < KH)
     return down, right, row, column, is_low
 
 
 @triton.jit
-def taps(down, right, cell, KH: tl.constexpr, KW: tl.constexpr):
-    """Which tap of its own window each number of the strip's is to a point, and whether it is one: [M, T] each."""
-    across = right[None, :] - cell[:, None]
+def taps(down, right, start, KH: tl.constexpr, KW: tl.constexpr):
+    """Which tap of its own window, that begins at column `start`, each number of the strip's is to a point, and whether
+    it is one: [M, T] each."""
+    across = right[None, :] - start[:, None]
     return down[None, :] * KW + across, (across >= 0) & (across < KW) & (down < KH)[None, :]
 
 

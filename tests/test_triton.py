@@ -238,21 +238,21 @@ def kernel_of(name: str) -> Any:
 
 def test_tiles_are_cut_to_the_problem() -> None:
     from sapa.backends.triton.fit import Work, meta_of
-    from sapa.backends.triton.table import BACKWARD, FORWARD, Tile
+    from sapa.backends.triton.table import BACKWARD, FORWARD, Share, Tile
 
     amd, radeon, xpu = GPUTarget("hip", "gfx942", 64), GPUTarget("hip", "gfx1100", 32), GPUTarget("xpu", "", 16)
-    tile, work = Tile(4, 32, 16, 2, FORWARD), Work(sizes_at(2), 256, 32)
-    kernel = kernel_of("attend")
-    # two cells of four points; 30 numbers in the five rows of the window around both
-    held = {"M": 8, "N": 2, "T": 32, "BC": 32, "BD": 16, "cutting": 1}
+    share, work = Share(4, 4), Work(sizes_at(2), 256, 32)
+    tile, kernel = Tile(4, 16, FORWARD, *[share] * 3, special=Share(4, 2)), kernel_of("attend")
+    # two cells of four points; 30 numbers in the five rows of the window around both, four for each of 64 threads
+    held = {"M": 8, "N": 2, "COLUMNS": 6, "T": 32, "BC": 32, "BD": 16, "cutting": 1}
     anywhere = held | {"num_stages": 1, "num_warps": 2}
     usual = anywhere | {"enable_fp_fusion": True, "maxnreg": 64}
     assert meta_of(tile, kernel, work, NVIDIA) == usual
     # three quarters of the threads at once leave more registers for each, as far as half of them is whole blocks
     desktop = GPUTarget("cuda", 120, 32)
     assert meta_of(tile, kernel, work, desktop) == usual | {"maxnreg": 80}
-    caps = [meta_of(tile, kernel, replace(work, sizes=sizes_at(S)), desktop)["maxnreg"] for S in (4, 8, 11, 16)]
-    assert caps == [80, 80, 64, 64]
+    caps = [meta_of(tile, kernel, replace(work, sizes=sizes_at(S)), desktop)["maxnreg"] for S in (4, 8, 11)]
+    assert caps == [80, 64, 64]
     assert meta_of(replace(tile, registers=BACKWARD), kernel, work, desktop)["maxnreg"] == 168
     assert meta_of(tile, kernel, work, xpu) == anywhere
     assert meta_of(tile, kernel, work, None) == held
@@ -260,55 +260,113 @@ def test_tiles_are_cut_to_the_problem() -> None:
     waves = anywhere | {"enable_fp_fusion": True, "waves_per_eu": 4}
     assert meta_of(tile, kernel, work, amd) == waves | {"num_warps": 1}
     assert meta_of(tile, kernel, work, radeon) == waves
+    # more for each of half as many threads, of which there are no fewer than in a wave
+    lone = replace(tile, strip=Share(4, 8))
+    assert meta_of(lone, kernel, work, NVIDIA) == usual | {"BC": 16, "num_warps": 1}
+    assert meta_of(lone, kernel, work, radeon) == waves | {"BC": 16, "num_warps": 1}
+    assert meta_of(lone, kernel, work, amd) == waves | {"num_warps": 1}
     # few channels, as of a depth map; products are of 16 numbers at least
     depth = meta_of(tile, kernel, replace(work, C=1, D=4), NVIDIA)
     assert (depth["BC"], depth["BD"]) == (16, 16)
-    # a bias, or a ratio that is not whole: half as much in each of twice as many threads
-    assert meta_of(tile, kernel, replace(work, has_bias=True), NVIDIA) == usual | {"num_warps": 4}
-    uneven = meta_of(tile, kernel, replace(work, sizes=(96, 96, 64, 64, 5, 5)), NVIDIA)
-    assert uneven == usual | {"num_warps": 4}
+    # a cell with a bias, or at a ratio that is not whole, takes less of each of its threads
+    cell = usual | {"M": 16, "N": 1, "COLUMNS": 5, "num_warps": 4}
+    assert meta_of(tile, kernel, replace(work, sizes=sizes_at(4)), NVIDIA) == cell
+    special = cell | {"BC": 64, "num_warps": 8}
+    assert meta_of(tile, kernel, replace(work, sizes=sizes_at(4), has_bias=True), NVIDIA) == special
+    assert meta_of(tile, kernel, replace(work, sizes=(224, 224, 64, 64, 5, 5)), NVIDIA) == special
     # numbers of float64 take two registers
     double = meta_of(tile, kernel, replace(work, itemsize=8), NVIDIA)
-    assert double == usual | {"BC": 16, "num_warps": 4}
+    assert double == usual | {"BC": 32, "num_warps": 4}
+
+
+def test_windows_of_planar_maps_load_in_pairs() -> None:
+    """From an even column on: with one more column, where there is room, and where the window is much of the loads."""
+    from sapa.backends.triton.fit import Work, meta_of
+    from sapa.backends.triton.table import TILES
+
+    def held(S: float, K: int, is_planar: bool = True, name: str = "attend") -> tuple[int, ...]:
+        sizes = (int(S * 64), int(S * 64), 64, 64, K, K)
+        meta = meta_of(TILES[name][0], kernel_of(name), Work(sizes, 256, 32, is_planar=is_planar), NVIDIA)
+        return meta["N"], meta["COLUMNS"], meta["BC"]
+
+    # two cells begin at an even column anyway
+    assert held(2, 5) == held(2, 5, is_planar=False) == (2, 6, 16)
+    # fewer sums for each thread, whose loads take more registers
+    assert (held(4, 5), held(4, 5, is_planar=False)) == ((1, 6, 32), (1, 5, 64))
+    assert [held(S, 5)[:2] for S in (2.5, 3, 5, 8, 16)] == [(1, 6), (1, 6), (1, 6), (1, 5), (1, 5)]
+    assert [held(4, K)[1] for K in (3, 7, 9)] == [4, 8, 10]
+    # 4 x 5 are more than 16
+    assert held(4, 4)[1] == 4
+    assert held(4, 5, name="points") == (1, 6, 16)
+
+
+def test_keys_are_kept_where_a_block_has_all_their_channels() -> None:
+    from sapa.backends.triton.fit import Work, meta_of
+    from sapa.backends.triton.table import TILES
+
+    def held(S: int, D: int, **options: Any) -> tuple[Any, ...]:
+        meta = meta_of(TILES["points"][0], kernel_of("points"), Work(sizes_at(S), 256, D, **options), NVIDIA)
+        return meta["M"], meta["BD"], meta["IS_SHALLOW"], 32 * meta["num_warps"]
+
+    assert [held(S, 32) for S in (2, 4, 8, 16)] == [
+        *((8, 32, True, 32), (16, 32, True, 64), (64, 32, True, 128), (256, 32, True, 512)),
+    ]
+    # or else a single cell takes fewer channels at a time, and of each thread less
+    assert [held(S, 33) for S in (2, 4, 8, 16)] == [
+        *((8, 32, False, 32), (16, 16, False, 64), (64, 16, False, 256), (128, 16, False, 512)),
+    ]
+    # and so does one with a bias
+    assert held(8, 32, has_bias=True) == (64, 16, False, 256)
+    assert held(2, 16, itemsize=8) == (8, 16, True, 64)
+    assert held(2, 32, itemsize=8) == (8, 16, False, 64)
+
+
+def test_large_cells_take_more_of_the_embedding() -> None:
+    """But where all threads are in one program, and would have no key each."""
+    from sapa.backends.triton.fit import Work, meta_of
+    from sapa.backends.triton.table import TILES
+
+    tile, kernel = TILES["attend"][0], kernel_of("attend")
+    found = [meta_of(tile, kernel, Work(sizes_at(S), 256, 64), NVIDIA) for S in (4, 8, 11, 16)]
+    assert [(meta["BD"], 32 * meta["num_warps"]) for meta in found] == [(16, 64), (32, 256), (32, 512), (16, 1024)]
 
 
 def test_low_res_points_are_gathered_in_strips() -> None:
     from sapa.backends.triton.fit import Work, meta_of
-    from sapa.backends.triton.table import Tile
+    from sapa.backends.triton.table import TILES
 
-    tile, work = Tile(16, 128, 32, 2, cells=4), Work(sizes_at(2, (512, 64)), 256, owns="cells")
+    ((tile,), work) = TILES["scatter"], Work(sizes_at(2, (512, 64)), 256, owns="cells")
     kernel = kernel_of("scatter")
     usual = {"M": 16, "N": 4, "BC": 128, "num_warps": 2, "num_stages": 1, "maxnreg": 128, "enable_fp_fusion": True}
     assert meta_of(tile, kernel, work, NVIDIA) == usual
     assert meta_of(tile, kernel, replace(work, C=32), NVIDIA) == usual | {"BC": 32}
+    assert meta_of(tile, kernel, replace(work, itemsize=8), NVIDIA) == usual | {"BC": 64}
     assert meta_of(tile, kernel, replace(work, sizes=sizes_at(2, (4096, 1))), NVIDIA) == usual | {"N": 1}
     # few strips are shared by blocks of fewer channels
-    assert meta_of(tile, kernel, replace(work, sizes=sizes_at(2, (32, 64))), NVIDIA) == usual | {"BC": 64}
+    assert meta_of(tile, kernel, replace(work, sizes=sizes_at(2, (16, 64))), NVIDIA) == usual | {"BC": 64}
     assert meta_of(tile, kernel, replace(work, sizes=sizes_at(2, (8, 8))), NVIDIA) == usual | {"BC": 16}
     assert meta_of(tile, kernel, replace(work, sizes=sizes_at(2, (8, 8)), times=64), NVIDIA) == usual
 
 
 def test_a_large_cell_takes_more_threads_and_stays_whole() -> None:
     from sapa.backends.triton.fit import Work, meta_of
-    from sapa.backends.triton.table import BACKWARD, FORWARD, Tile
+    from sapa.backends.triton.table import TILES
 
-    def held(S: int, registers: int = FORWARD, K: int = 5, **options: Any) -> tuple[int, ...]:
-        tile = Tile(4, 32, 16, 2, registers, alone=2 if registers == FORWARD else 1)
-        work = replace(Work(sizes_at(S, K=(K, K)), 256, 32), **options)
-        meta = meta_of(tile, kernel_of("attend" if registers == FORWARD else "points"), work, NVIDIA)
+    def held(S: int, name: str = "attend", K: int = 5) -> tuple[int, ...]:
+        meta = meta_of(TILES[name][0], kernel_of(name), Work(sizes_at(S, K=(K, K)), 256, 32), NVIDIA)
         return meta["N"], meta["M"], meta["T"], 32 * meta["num_warps"]
 
-    assert held(2) == (2, 8, 32, 64)
+    assert held(2) == (2, 8, 32, 32)
     assert held(4) == (1, 16, 32, 64)
     assert held(8) == (1, 64, 32, 256)
     assert held(16) == (1, 256, 32, 1024)
     assert held(32) == (1, 256, 32, 1024)
     # twice the registers for each thread of a backward kernel leave half as many threads
-    assert held(8, BACKWARD) == (1, 64, 32, 512)
-    assert held(11, BACKWARD) == held(16, BACKWARD) == (1, 128, 32, 512)
+    assert held(8, "points") == (1, 64, 32, 128)
+    assert held(16, "points") == held(32, "points") == (1, 256, 32, 512)
     # a larger window: more threads, then fewer points
-    assert held(2, K=9) == (2, 8, 128, 256)
-    assert held(2, K=21) == (2, 8, 512, 1024)
+    assert held(2, K=9) == (2, 8, 128, 128)
+    assert held(2, K=21) == (2, 8, 512, 512)
     assert held(8, K=21) == (1, 16, 512, 1024)
     assert held(2, K=63) == (1, 2, 4096, 1024)
 
@@ -333,10 +391,10 @@ def test_a_strip_is_as_long_as_its_window_has_room(K: int) -> None:
 
 @pytest.mark.parametrize("name", ["attend", "assemble", "points", "assemble_weights"])
 def test_programs_in_every_call(name: str) -> None:
-    """Whole cells up to 256 points forward and 128 backward, for a window of 5 x 5; all points, and all channels."""
+    """Whole cells up to 256 points, for a window of 5 x 5 and keys that are kept; all points, and all channels."""
     from sapa.backends.triton.fit import ENOUGH, Work, meta_of
     from sapa.backends.triton.plan import programs_of
-    from sapa.backends.triton.table import FORWARD, TILES
+    from sapa.backends.triton.table import BACKWARD, TILES
 
     kernel, depths = kernel_of(name), (None,) if name.startswith("assemble") else (4, 32, 512)
     scales = (1, 1.5, 2, 3, 5, 8, 11, 13, 16, 20, 64)
@@ -345,10 +403,12 @@ def test_programs_in_every_call(name: str) -> None:
             H = int(S * 64)
             work = Work((H, H, 64, 64, K, K), C, D, "points", itemsize, has_bias, times)
             meta = meta_of(tile, kernel, work, NVIDIA)
-            threads, most = 32 * meta["num_warps"], 256 if tile.registers == FORWARD else 128
+            threads, is_special = 32 * meta["num_warps"], int(S) != S or has_bias
             assert threads * tile.registers <= 65536
-            assert K * (meta["N"] + K - 1) <= meta["T"]
+            assert K * meta["COLUMNS"] <= meta["T"]
             parts = -(-work.points(meta["N"]) // meta["M"])
+            is_small = itemsize == 8 or (tile.registers == BACKWARD and (is_special or (D or 0) > 32))
+            most = 64 if is_small else 256
             if K <= 5 and most >= S * S:
                 assert parts == 1, work
             blocks, strips = -(-C // meta["BC"]), times * 64 * -(-64 // meta["N"])
@@ -367,7 +427,7 @@ def test_few_cells_are_shared() -> None:
 
     work, tile = Work(sizes_at(64, (1, 1)), 256, 32), TILES["attend"][0]
     meta = meta_of(tile, kernel_of("attend"), work, NVIDIA)
-    assert (meta["M"], meta["cutting"], *programs_of("attend", work, meta)) == (256, 8, 16 * 8)
+    assert (meta["M"], meta["cutting"], *programs_of("attend", work, meta)) == (256, 4, 16 * 4)
     work = replace(work, times=16)
     meta = meta_of(tile, kernel_of("attend"), work, NVIDIA)
     assert (meta["cutting"], *programs_of("attend", work, meta)) == (1, 16 * 16)

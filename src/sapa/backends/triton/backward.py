@@ -35,11 +35,12 @@ def points_kernel(
     start = cell + j - KW // 2 - left
     down, right, row, column, is_low = window(i, left, 0, sizes, COLUMNS, T, KH)
     p, is_tap = taps(down, right, start, KH, KW)
+    d, is_channel = channels(0, D, BD, INDEX)
     if IS_SHALLOW:
-        d, is_channel = channels(0, D, BD, INDEX)
         keys = load(k, k_strides, d, is_channel, row, column, is_low, ACC)
         s = dot(tl.trans(load_once(q, q_strides, d, is_channel, y, x, is_point, ACC)), keys)
     else:
+        keys = None
         s = products(q, q_strides, y, x, is_point, k, k_strides, i, left, D, sizes, COLUMNS, T, KH, BD, INDEX, ACC)
     s, w, total = weights(
         s, rows, columns, y, x, is_point, down, right, start, is_tap, is_low, KH, KW, NORMALIZE, BORDER

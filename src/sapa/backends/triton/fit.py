@@ -20,7 +20,7 @@ WARP = 32  # threads
 FUSED = {"enable_fp_fusion": True}  # a product and a sum in one instruction, which is not the default of every Triton
 ALL_REGISTERS = 65536  # of a multiprocessor; a program may take them all
 FEWER_THREADS = (86, 87, 89, 120, 121)  # at once, by a quarter, on GPUs that are not made for data centres
-ENOUGH = 2**17  # threads, about as many as a large GPU runs at once: up to there, programs share the channels of points
+ENOUGH = 2**16  # threads, half of what a large GPU runs at once: up to there, programs share the channels of points
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def share_of(tile: Tile, work: Work, N: int) -> Share:
     """What a thread has of a program with N cells."""
     if N > 1:
         share = tile.strip
-    elif work.has_bias or steps(work.sizes) == (0, 0):
+    elif is_special(work):
         share = tile.special
     else:
         is_large = triton.next_power_of_2(work.points(N)) >= MANY_POINTS and not is_deep(tile, work)
@@ -95,12 +95,20 @@ def share_of(tile: Tile, work: Work, N: int) -> Share:
 
 
 def depth_of(tile: Tile, work: Work, N: int, threads: int) -> int:
-    """How many embedding channels at a time: fewer of double numbers, and of a cell whose keys are not kept; more of a
-    large one, but where all threads together would have no key each."""
-    if work.itemsize == 8 or (N == 1 and is_deep(tile, work)):
+    """How many embedding channels at a time.
+
+    Fewer of double numbers, and of a cell whose keys are not kept or that has more to know; more of a large one, but
+    where all threads together would have no key each.
+    """
+    if work.itemsize == 8 or (N == 1 and (is_special(work) or is_deep(tile, work))):
         return tile.BD // 2
     is_longer = not tile.keeps_keys and work.points(N) >= MANY_POINTS and threads < ALL_REGISTERS // tile.registers
     return 2 * tile.BD if is_longer else tile.BD
+
+
+def is_special(work: Work) -> bool:
+    """Whether there is more to know about each point: a bias, or which they are, as cells differ."""
+    return work.has_bias or steps(work.sizes) == (0, 0)
 
 
 def is_deep(tile: Tile, work: Work) -> bool:

@@ -46,7 +46,10 @@ def tiles_of(points: int, BD: int) -> dict[str, Any]:
     from sapa.backends.triton.table import FORWARD, Gathering, Share, Tile
 
     share = Share(4, 8)
-    return {"points": Tile(points, BD, FORWARD, *[share] * 4), "cells": Gathering(1, points, 16, 4, FORWARD)}
+    return {
+        "points": Tile(points, BD, FORWARD, share, share, share, share),
+        "cells": Gathering(1, points, 16, 4, FORWARD),
+    }
 
 
 def assert_equal_to_the_reference(q: Tensor, k: Tensor, v: Tensor, g: Tensor, *window) -> None:
@@ -171,14 +174,18 @@ def test_programs_share_a_cell_of_more_points_than_they_hold() -> None:
         assert found[name]["loads"] == found[name]["of_programs"] == 2 * 2 * found[name]["numbers"]
 
 
-@pytest.mark.parametrize(("D", "times"), [(32, 1), (40, 2)])
-def test_backward_loads_what_belongs_to_a_point_once(D: int, times: int) -> None:
+@pytest.mark.parametrize("layout", ["channels_last", "planar"])
+@pytest.mark.parametrize(
+    ("scale", "D", "times"), [(2, 32, 1), (2, 40, 2), (3, 32, 1), (8, 32, 1), (8, 40, 2), (16, 32, 1)]
+)
+def test_backward_loads_what_belongs_to_a_point_once(scale: int, D: int, times: int, layout: str) -> None:
     """Values, too; and keys, as long as one block has all of their channels: else again for dq."""
     from bench.gpu.loads import Call, loads_of
 
-    found = loads_of(Call("points", C=80, D=D, low=(1, 4)))
+    low = (1, 4) if scale < 8 else (1, 2)
+    found = loads_of(Call("points", layout, scale, 80, D, low))
     for name, C in (("g", 80), ("q", D)):
-        assert found[name]["loads"] == found[name]["numbers"] == C * 16
+        assert found[name]["loads"] == found[name]["numbers"] == C * scale**2 * low[0] * low[1]
     assert found["v"]["loads"] == found["v"]["of_programs"]
     assert found["k"]["loads"] == times * found["k"]["of_programs"]
     found = loads_of(Call("scatter", C=16, D=D, low=(2, 8)))

@@ -52,7 +52,7 @@ def points_kernel(
     store_taps(windows, windows_strides, p.to(INDEX), y, x, there, w)
     store_taps(windows, windows_strides, p.to(INDEX) + KH * KW, y, x, there, ds)
     if IS_SHALLOW:
-        found = dot(ds, tl.trans(keys))
+        found = dot(ds, tl.trans(keys))  # type: ignore[arg-type]
         store(dq, dq_strides, d, is_channel, y, x, is_point, tl.trans(found))
         store_again(
             nans(found), dq, dq_strides, ds, k, k_strides, D, 0, 0, 1, i, left, y, x, start, is_point,

@@ -21,7 +21,8 @@ from triton import CompilationError, OutOfResources
 from triton.runtime import errors
 
 from sapa.backends.triton import DEVICES, is_interpreted
-from sapa.backends.triton.fit import FEWEST, Meta, most_warps
+from sapa.backends.triton.fit import FEWEST, Meta
+from sapa.backends.triton.options import most_warps
 from sapa.backends.triton.plan import Plan
 from sapa.backends.triton.table import FORWARD
 

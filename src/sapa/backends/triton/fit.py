@@ -6,6 +6,7 @@ from typing import Any
 import triton
 from triton.backends.compiler import GPUTarget
 
+from sapa.backends.triton.options import ALL_REGISTERS, WARP, ceil, options_of
 from sapa.backends.triton.table import Gathering, Share, Tile
 from sapa.backends.triton.window import WHOLE
 
@@ -16,10 +17,6 @@ FEWEST = 16  # of what products are summed over: channels of a block, numbers of
 LARGEST_WINDOW = 512  # that is grown for more points
 MOST_POINTS = 256  # of a program
 MANY_POINTS = 64  # of a program: its window is little of what it loads
-WARP = 32  # threads
-FUSED = {"enable_fp_fusion": True}  # a product and a sum in one instruction, which is not the default of every Triton
-ALL_REGISTERS = 65536  # of a multiprocessor; a program may take them all
-FEWER_THREADS = (86, 87, 89, 120, 121)  # at once, by a quarter, on GPUs that are not made for data centres
 ENOUGH = 2**16  # threads, half of what a large GPU runs at once: up to there, programs share the channels of points
 
 
@@ -158,33 +155,3 @@ def of_cells(tile: Gathering, work: Work) -> Meta:
 def block(most: int, size: int) -> int:
     """Of this many channels."""
     return max(FEWEST, min(most, triton.next_power_of_2(size)))
-
-
-def ceil(n: int, size: int) -> int:
-    # not triton.cdiv, which takes longer than all else here
-    return -(-n // size)
-
-
-def most_warps(meta: Meta) -> int:
-    """What a multiprocessor has registers for, or a compute unit with its four SIMDs."""
-    return ALL_REGISTERS // (WARP * meta["maxnreg"]) if "maxnreg" in meta else 4 * meta.get("waves_per_eu", 4)
-
-
-def options_of(threads: int, registers: int, target: GPUTarget | None) -> Meta:
-    """What the compiler is told besides; there is no target in the interpreter."""
-    if target is None:
-        return {}
-    options = {"num_warps": threads // WARP, "num_stages": 1}
-    if target.backend == "hip":
-        # a wave has 64 threads on AMD's data centre GPUs and 32 on the others
-        waves = {"num_warps": threads // target.warp_size, "waves_per_eu": 256 // registers}
-        return options | waves | FUSED
-    if target.backend != "cuda":
-        return options
-    return options | FUSED | {"maxnreg": cap(registers, threads, target)}
-
-
-def cap(registers: int, threads: int, target: GPUTarget) -> int:
-    """Of a thread, so that whole blocks are as large a share of all threads as where they have so many registers."""
-    wanted = ALL_REGISTERS // registers * (3 if target.arch in FEWER_THREADS else 4) // 4
-    return ALL_REGISTERS // (ceil(wanted, threads) * threads) // 8 * 8

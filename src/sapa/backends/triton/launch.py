@@ -11,7 +11,8 @@ from triton.runtime import driver
 
 from sapa.backends.triton import DEVICES, is_interpreted
 from sapa.backends.triton.choice import choose, is_tuning
-from sapa.backends.triton.fit import Sizes, ceil
+from sapa.backends.triton.fit import Sizes
+from sapa.backends.triton.options import ceil
 from sapa.backends.triton.plan import INT32, Plan, plan_of
 from sapa.backends.triton.table import CELLS
 from sapa.checks import describe

@@ -9,7 +9,8 @@ import triton.language as tl
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
 
-from sapa.backends.triton.fit import Meta, Sizes, Work, ceil, meta_of, steps
+from sapa.backends.triton.fit import Meta, Sizes, Work, meta_of, steps
+from sapa.backends.triton.options import ceil
 from sapa.backends.triton.table import INTERPRETED, TILES
 
 INT32 = 2**31

@@ -276,7 +276,7 @@ def test_tiles_are_cut_to_the_problem() -> None:
     assert meta_of(tile, kernel, replace(work, sizes=(224, 224, 64, 64, 5, 5)), NVIDIA) == special
     # numbers of float64 take two registers
     double = meta_of(tile, kernel, replace(work, itemsize=8), NVIDIA)
-    assert double == usual | {"BC": 32, "num_warps": 4}
+    assert double == usual | {"BC": 16, "num_warps": 4}
 
 
 def test_windows_of_planar_maps_load_in_pairs() -> None:

@@ -88,7 +88,8 @@ def share_of(tile: Tile, work: Work, N: int) -> Share:
         share = tile.large if is_large else tile.cell
         if work.is_planar:  # and loads take more registers
             share = share._replace(sums=share.sums // 2)
-    return Share(share.sums // 2, share.taps // 2) if work.itemsize == 8 else share
+    # double numbers take two registers, and a block of channels as much shared memory as twice as many
+    return Share(max(1, share.sums // 4), share.taps // 2) if work.itemsize == 8 else share
 
 
 def depth_of(tile: Tile, work: Work, N: int, threads: int) -> int:

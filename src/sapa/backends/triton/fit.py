@@ -16,7 +16,7 @@ Meta = dict[str, Any]
 FEWEST = 16  # of what products are summed over: channels of a block, numbers of a window
 LARGEST_WINDOW = 512  # that is grown for more points
 MOST_POINTS = 256  # of a program
-MANY_POINTS = 64  # of a program: its window is little of what it loads
+MANY_POINTS = 64  # to a power of two
 ENOUGH = 2**16  # threads, half of what a large GPU runs at once: up to there, programs share the channels of points
 
 
@@ -73,7 +73,7 @@ def of_points(tile: Tile, work: Work, least: int) -> Meta:
     BC, BD = block(threads * sums // M, work.C), block(depth_of(tile, work, N, threads), work.D or 1)
     cutting = min(ceil(work.C, BC), ceil(ENOUGH, threads * work.strips(N) * ceil(work.points(N), M)))
     is_shallow = (work.D or 0) <= BD and WHOLE.value >= T
-    found = {"M": M, "N": N, "COLUMNS": columns_of(work, N, M, T), "T": T, "BC": BC, "BD": BD}
+    found = {"M": M, "N": N, "COLUMNS": columns_of(work, N, T), "T": T, "BC": BC, "BD": BD}
     return found | {"IS_SHALLOW": is_shallow, "cutting": cutting, "threads": threads}
 
 
@@ -84,8 +84,7 @@ def share_of(tile: Tile, work: Work, N: int) -> Share:
     elif is_special(work):
         share = tile.special
     else:
-        is_large = triton.next_power_of_2(work.points(N)) >= MANY_POINTS and not is_deep(tile, work)
-        share = tile.large if is_large else tile.cell
+        share = tile.large if has_many_points(work, N) and not is_deep(tile, work) else tile.cell
         if work.is_planar:  # and loads take more registers
             share = share._replace(sums=share.sums // 2)
     # double numbers take two registers, and a block of channels as much shared memory as twice as many
@@ -100,8 +99,13 @@ def depth_of(tile: Tile, work: Work, N: int, threads: int) -> int:
     """
     if work.itemsize == 8 or (N == 1 and (is_special(work) or is_deep(tile, work))):
         return tile.BD // 2
-    is_longer = not tile.keeps_keys and work.points(N) >= MANY_POINTS and threads < ALL_REGISTERS // tile.registers
+    is_longer = not tile.keeps_keys and has_many_points(work, N) and threads < ALL_REGISTERS // tile.registers
     return 2 * tile.BD if is_longer else tile.BD
+
+
+def has_many_points(work: Work, N: int) -> bool:
+    """Whether a window is little of what a program loads."""
+    return triton.next_power_of_2(work.points(N)) >= MANY_POINTS
 
 
 def is_special(work: Work) -> bool:
@@ -114,11 +118,12 @@ def is_deep(tile: Tile, work: Work) -> bool:
     return tile.keeps_keys and (work.D or 0) > tile.BD * 4 // max(4, work.itemsize)
 
 
-def columns_of(work: Work, N: int, M: int, T: int) -> int:
-    """Of a window: one more than it needs, if there is room and it lets them load in pairs. Many points hide loads."""
+def columns_of(work: Work, N: int, T: int) -> int:
+    """Of a window: one more than it needs, if there is room, and if it loads enough for it to matter that in pairs."""
     Kh, Kw = work.sizes[4:]
     columns = N + Kw - 1
-    is_wider = work.is_planar and N == 1 and columns % 2 and Kh * (columns + 1) <= T and MANY_POINTS > M
+    is_odd = N == 1 and columns % 2 == 1
+    is_wider = work.is_planar and is_odd and Kh * (columns + 1) <= T and not has_many_points(work, N)
     return columns + is_wider
 
 

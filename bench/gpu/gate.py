@@ -13,7 +13,7 @@ from sapa.backends.triton.table import TILES
 FORWARD = ("attend", "assemble")
 LEAST = {True: 0.5, False: 0.25}  # occupancy of a forward and of a backward kernel
 NUMBERS = 4  # in a wide load
-LEAST_WIDE = 0.5  # of the bytes that the loads of a binary take; unless those of one number are next to nothing:
+LEAST_WIDE = 0.5  # of the bytes that the loads of a binary take; unless others are next to nothing:
 FEW_NARROW = 0.01  # of its instructions
 WRITES_POINTS = ("attend", "assemble", "points")
 LAYOUTS = ("channels_last", "planar")
@@ -82,10 +82,9 @@ def wide_share(loads: dict[str, int], wide: int) -> float:
     return sum(n for width, n in taken.items() if width >= wide) / sum(taken.values())
 
 
-def narrow_share(row: dict[str, Any]) -> float:
-    """Loads of one number among the instructions."""
-    narrow = sum(n for width, n in row["loads"].items() if int(width) <= ITEMSIZE[row["dtype"]])
-    return narrow / row["instructions"]
+def narrow_share(row: dict[str, Any], wide: int) -> float:
+    """Loads that are not wide, among the instructions."""
+    return sum(n for width, n in row["loads"].items() if int(width) < wide) / row["instructions"]
 
 
 def faults(row: dict[str, Any]) -> list[str]:
@@ -100,7 +99,7 @@ def faults(row: dict[str, Any]) -> list[str]:
         return wrong
     window, points = (wide_bytes(row, is_of_points) for is_of_points in (False, True))
     share = wide_share(row["loads"], window)
-    if share < LEAST_WIDE and narrow_share(row) > FEW_NARROW:
+    if share < LEAST_WIDE and narrow_share(row, window) > FEW_NARROW:
         wrong.append(f"{share:.0%} in loads of {window} bytes or more: {row['loads']}")
     # in `scatter` these are weights, of which it takes some taps of each point
     if row["layout"] == "planar" and row["kernel"] != "scatter" and wide_share(row["once"], points) < LEAST_WIDE:

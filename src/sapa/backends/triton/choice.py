@@ -95,8 +95,7 @@ def fitting(kernel: Any, plan: Plan, arguments: Mapping[str, Any]) -> Iterator[M
 
 
 def smaller(meta: Meta) -> Iterator[Meta]:
-    """A tile with half the channels; with twice the threads, if there are as many, and then by halves fewer channels
-    and points; at last, with no cap."""
+    """With half the channels; with twice the threads; with these and, by halves, less of all else; at last, no cap."""
     halved = meta | {"BC": meta["BC"] // 2} if "T" in meta and meta["BC"] > FEWEST else None
     if halved:
         yield halved

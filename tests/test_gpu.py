@@ -165,8 +165,8 @@ for B in (1, 1, 2):
     operators.attend(*maps, None, (5, 5), "softmax", "zero")
 print(*({{key: plan.chosen[key] for key in ("M", "BC", "num_warps")}} for plan in launch._plans.values()))
 """
-    # 32 strips of two cells, each with 8 programs for its channels; or, where there are no 3 KiB of shared memory, two for
-    # its points, each with 16 for its channels
+    # 32 strips of two cells, each with 8 programs for its channels; or, for want of 3 KiB of shared memory, two for its
+    # points, each with 16 for its channels
     chosen = {"M": 4, "BC": 16, "num_warps": 2} if fault == "shared" else {"M": 8, "BC": 32, "num_warps": 2}
     launched = [1024, 1024, 2048] if fault == "shared" else [256, 256, 512]
     assert run(code).splitlines() == [*(f"launched {n}" for n in launched), f"{chosen} {chosen}"]

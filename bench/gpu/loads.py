@@ -118,7 +118,7 @@ CALLS = [
     Call("attend", kernel_size=(9, 9)),
     *(Call("points", layout) for layout in LAYOUTS),
     Call("points", D=512, low=(2, 8)),
-    *(Call("points", scale=scale, low=(5, 5)) for scale in (8, 16)),
+    *(Call("points", layout, scale, low=(5, 5)) for scale in (3, 8, 16) for layout in LAYOUTS),
     *(Call("scatter", layout) for layout in LAYOUTS),
     Call("scatter", scale=8, low=(5, 5)),
 ]

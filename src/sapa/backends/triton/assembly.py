@@ -59,7 +59,7 @@ def scatter_kernel(
             weights = load_taps(w, w_strides, ((group * KH + down) * KW + right).to(INDEX), y, x, there, ACC)
             of_points = load(a, a_strides, c, is_channel, y, x, is_point, ACC)
             total += dot(tl.trans(weights), tl.trans(of_points))
-    # as in `store_sums`
+    # as in `store_again`
     if N > 1 and nans(total) == 1:
         total = point_by_point(
             a, w, a_strides, w_strides, c, is_channel, group, i, j + n, sizes, SY, SX, KH, KW, INDEX, ACC

@@ -51,14 +51,14 @@ class Gathering:
 
 
 LONE = Share(4, 8)  # of the fewest threads that there are, which need not wait for others
-FORMER = Tile(4, 16, FORWARD, strip=LONE, cell=Share(16, 8), large=Share(16, 8), special=LONE)
-LATTER = Tile(4, 32, BACKWARD, strip=LONE, cell=LONE, large=Share(4, 16), special=LONE)
+FORWARD_TILE = Tile(4, 16, FORWARD, strip=LONE, cell=Share(16, 8), large=Share(16, 8), special=LONE)
+BACKWARD_TILE = Tile(4, 32, BACKWARD, strip=LONE, cell=LONE, large=Share(4, 16), special=LONE)
 TILES: dict[str, tuple[Tile, ...] | tuple[Gathering]] = {
-    "attend": (FORMER, replace(FORMER, strip=Share(4, 4))),
-    "assemble": (FORMER, replace(FORMER, strip=Share(4, 4))),
-    "points": (replace(LATTER, keeps_keys=True),),
+    "attend": (FORWARD_TILE, replace(FORWARD_TILE, strip=Share(4, 4))),
+    "assemble": (FORWARD_TILE, replace(FORWARD_TILE, strip=Share(4, 4))),
+    "points": (replace(BACKWARD_TILE, keeps_keys=True),),
     "scatter": (Gathering(CELLS, 16, 128, 8, BACKWARD),),
-    "assemble_weights": (replace(LATTER, cell=Share(4, 16)),),
+    "assemble_weights": (replace(BACKWARD_TILE, cell=Share(4, 16)),),
 }
 # the interpreter takes its time for each program, not for each point
 ALL = Share(1024, 1024)

@@ -71,7 +71,7 @@ def store_again(
     spoilt, out, out_strides, w, b, b_strides, C, group, first_block, cutting, i, left, y, x, start, is_point, sizes,
     COLUMNS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, BC: tl.constexpr, INDEX: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """A weight of 0 keeps out what is in a neighbour's window alone, but for an infinity or NaN: if sums had any."""
+    """If sums have a NaN, they are made again: a weight of 0 keeps out a neighbour's window, but not its infinities."""
     if COLUMNS > KW and spoilt == 1:
         for block in range(first_block, tl.cdiv(C, BC), cutting):
             c, is_channel = channels(block, C, BC, INDEX)

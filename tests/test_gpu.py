@@ -237,7 +237,7 @@ def test_the_gate_finds_faults() -> None:
     from bench.gpu.gate import faults
 
     good = {"kernel": "attend", "case": "", "layout": "channels_last", "spills": 0, "occupancy": 0.5, "registers": 64}
-    good |= {"dtype": "float32", "scale": 2, "loads": {"4": 4, "16": 1}, "once": {}, "stores": {"16": 1}}
+    good |= {"dtype": "float32", "scale": 2, "loads": {"4": 4, "16": 1}, "once": {"16": 1}, "stores": {"16": 1}}
     good |= {"instructions": 300}
     assert faults(good) == []
     assert faults(good | {"spills": 8}) == ["spills 8"]
@@ -245,9 +245,8 @@ def test_the_gate_finds_faults() -> None:
     assert faults(good | {"occupancy": 0.4, "kernel": "points"}) == []
     assert faults(good | {"loads": {"8": 9}}) == ["0% in loads of 16 bytes or more: {'8': 9}"]
     assert faults(good | {"loads": {"4": 5, "16": 1}}) == ["44% in loads of 16 bytes or more: {'4': 5, '16': 1}"]
-    # unless these are no more than one instruction in a hundred
-    assert faults(good | {"loads": {"4": 5, "16": 1}, "instructions": 500}) == []
-    assert len(faults(good | {"loads": {"4": 5, "16": 1}, "instructions": 499})) == 1
+    assert len(faults(good | {"loads": {"4": 5, "16": 1}, "instructions": 500, "scale": 16})) == 1
+    assert faults(good | {"once": {}}) == ["no load of what one program alone needs"]
     assert faults(good | {"stores": {"8": 9}}) == ["no store of 16 bytes: {'8': 9}"]
     assert faults(good | {"stores": {"8": 9}, "kernel": "scatter"}) == []
     assert faults(good | {"loads": {"8": 1}, "dtype": "bfloat16"}) == []
@@ -268,6 +267,10 @@ def test_the_gate_knows_what_a_layout_and_a_case_can_do() -> None:
     large = planar | {"scale": 4, "once": {"16": 1}, "stores": {"16": 1}}
     assert faults(large) == []
     assert len(faults(large | {"once": {"8": 1}})) == len(faults(large | {"stores": {"8": 1}})) == 1
+    # single numbers are no more than one instruction in a hundred, if cells are large
+    windows = planar | {"scale": 8, "loads": {"4": 5, "16": 1}, "once": {"16": 1}, "stores": {"16": 1}}
+    assert faults(windows | {"instructions": 500}) == []
+    assert len(faults(windows | {"instructions": 499})) == len(faults(windows | {"scale": 4})) == 1
     # what `scatter` reads once are weights, some taps of each point
     assert faults(planar | {"kernel": "scatter", "once": {"4": 2}}) == []
     case = planar | {"case": "A1", "once": {"4": 3}, "occupancy": 0.1}
@@ -285,6 +288,7 @@ def test_occupancy_is_that_of_the_published_calculator() -> None:
     assert occupancy("sm_80", 32, 81 * 1024, 4) == 256 / 2048  # two blocks of 82 KiB in 164
     assert occupancy("sm_120", 64, 0, 4) == 1024 / 1536
     assert occupancy("sm_90", 16, 0, 1) == 0.5  # 32 blocks of one warp
+    assert occupancy("sm_90", 80, 0, 1) == 24 / 64  # six in each of four partitions, and not a 25th across them
     assert occupancy("sm_120", 64, 0, 32) == 1024 / 1536  # one block of 1024 threads
 
 

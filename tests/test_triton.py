@@ -291,8 +291,9 @@ def test_windows_of_planar_maps_load_in_pairs() -> None:
 
     # two cells begin at an even column anyway
     assert held(2, 5) == held(2, 5, is_planar=False) == (2, 6, 16)
-    # fewer sums for each thread, whose loads take more registers
-    assert (held(4, 5), held(4, 5, is_planar=False)) == ((1, 6, 32), (1, 5, 64))
+    # of larger cells fewer sums for each thread, whose loads take more registers
+    assert (held(4, 5), held(4, 5, is_planar=False)) == ((1, 6, 32), (1, 5, 32))
+    assert (held(8, 5), held(8, 5, is_planar=False)) == ((1, 5, 32), (1, 5, 64))
     assert [held(S, 5)[:2] for S in (2.5, 3, 5, 8, 16)] == [(1, 6), (1, 6), (1, 6), (1, 5), (1, 5)]
     assert [held(4, K)[1] for K in (3, 7, 9)] == [4, 8, 10]
     # 4 x 5 are more than 16
@@ -319,6 +320,21 @@ def test_keys_are_kept_where_a_block_has_all_their_channels() -> None:
     assert held(8, 32, has_bias=True) == (64, 16, False, 256)
     assert held(2, 16, itemsize=8) == (8, 16, True, 64)
     assert held(2, 32, itemsize=8) == (8, 16, False, 64)
+
+
+def test_no_thread_holds_more_of_a_window_than_there_is_shared_memory_for() -> None:
+    """Of single cells of few points, whose few threads would have many sums of channels; and of few cells."""
+    from sapa.backends.triton.fit import Work, meta_of
+    from sapa.backends.triton.table import TILES
+
+    tile, kernel = TILES["attend"][0], kernel_of("attend")
+    many = (64, 64)
+    calls = [((3, 5), 2, many), ((5, 5), 2, (4096, 1)), ((5, 5), 4, many), ((5, 5), 8, many), ((3, 3), 4, many)]
+    found = [meta_of(tile, kernel, Work(sizes_at(S, low, K), 256, 32), NVIDIA) for K, S, low in calls]
+    held = [(meta["N"], meta["M"], 32 * meta["num_warps"], meta["BC"]) for meta in found]
+    assert held == [(1, 4, 32, 32), (1, 4, 32, 16), (1, 16, 64, 32), (1, 64, 256, 64), (1, 16, 32, 32)]
+    one = meta_of(tile, kernel, Work(sizes_at(1, (1, 1)), 2048, 32), NVIDIA)
+    assert (one["BC"], one["cutting"]) == (16, 128)
 
 
 def test_large_cells_take_more_of_the_embedding() -> None:

@@ -14,7 +14,8 @@ FORWARD = ("attend", "assemble")
 LEAST = {True: 0.5, False: 0.25}  # occupancy of a forward and of a backward kernel
 NUMBERS = 4  # in a wide load
 LEAST_WIDE = 0.5  # of the bytes that the loads of a binary take; unless others are next to nothing:
-FEW_NARROW = 0.01  # of its instructions
+FEW_NARROW = 0.01  # of its instructions, where windows of planar maps are little of what is loaded:
+LARGEST_IN_PAIRS = 5  # the scale up to which a cell takes a column more
 WRITES_POINTS = ("attend", "assemble", "points")
 LAYOUTS = ("channels_last", "planar")
 HELD = ("N", "M", "T", "BC", "BD")  # cells, points, numbers of their window, channels
@@ -99,10 +100,13 @@ def faults(row: dict[str, Any]) -> list[str]:
         return wrong
     window, points = (wide_bytes(row, is_of_points) for is_of_points in (False, True))
     share = wide_share(row["loads"], window)
-    if share < LEAST_WIDE and narrow_share(row, window) > FEW_NARROW:
+    is_large = row["layout"] == "planar" and row["scale"] > LARGEST_IN_PAIRS
+    if share < LEAST_WIDE and not (is_large and narrow_share(row, window) <= FEW_NARROW):
         wrong.append(f"{share:.0%} in loads of {window} bytes or more: {row['loads']}")
     # in `scatter` these are weights, of which it takes some taps of each point
-    if row["layout"] == "planar" and row["kernel"] != "scatter" and wide_share(row["once"], points) < LEAST_WIDE:
+    if not row["once"]:
+        wrong.append("no load of what one program alone needs")
+    elif row["layout"] == "planar" and row["kernel"] != "scatter" and wide_share(row["once"], points) < LEAST_WIDE:
         wrong.append(f"high-res maps in loads of less than {points} bytes: {row['once']}")
     if row["kernel"] in WRITES_POINTS and max(map(int, row["stores"])) < points:
         wrong.append(f"no store of {points} bytes: {row['stores']}")

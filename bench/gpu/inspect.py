@@ -31,6 +31,7 @@ NVIDIA = {
     "sm_100": Multiprocessor(65536, 2048, 32, 228 * 1024),
     "sm_120": Multiprocessor(65536, 1536, 24, 100 * 1024),
 }
+PARTITIONS = 4  # of an SM
 RESERVED = 1024  # bytes of shared memory that each block costs besides its own
 # CDNA3 instruction set guide: each of the 4 SIMDs of a CU holds 8 waves and 512 registers for each of 64 lanes
 SIMDS, WAVES, VECTOR_REGISTERS, LOCAL_DATA_SHARE = 4, 8, 512, 64 * 1024
@@ -101,10 +102,10 @@ def _dumped(compiled: Any, tool: str, *options: str) -> str:
 
 
 def occupancy(target: str, registers: int, shared: int, warps: int) -> float:
-    """The share of its threads that an SM can hold at once. Registers are handed out to warps, 256 at a time."""
+    """The share of its threads that an SM can hold at once. Partitions hand registers out to warps, 256 at a time."""
     limit = NVIDIA[target]
     per_warp = -(-registers * 32 // 256) * 256
-    by_registers = limit.registers // per_warp // warps
+    by_registers = PARTITIONS * (limit.registers // PARTITIONS // per_warp) // warps
     blocks = min(by_registers, limit.shared // (shared + RESERVED), limit.threads // (32 * warps), limit.blocks)
     return 32 * warps * blocks / limit.threads
 

@@ -17,6 +17,7 @@ FEWEST = 16  # of what products are summed over: channels of a block, numbers of
 LARGEST_WINDOW = 512  # that is grown for more points
 MOST_POINTS = 256  # of a program
 MANY_POINTS = 64  # to a power of two
+HELD = 16  # numbers of a window that a thread has in shared memory
 ENOUGH = 2**16  # threads, half of what a large GPU runs at once: up to there, programs share the channels of points
 
 
@@ -67,11 +68,13 @@ def of_points(tile: Tile, work: Work, least: int) -> Meta:
     M = min(most, triton.next_power_of_2(work.points(N)))
     sums, taps = share_of(tile, work, N)
     threads = min(most_threads, max(least, M * T // taps))
-    # where threads have more of the window, they have fewer channels
-    if threads * taps < M * T:
-        sums //= 2
-    BC, BD = block(threads * sums // M, work.C), block(depth_of(tile, work, N, threads), work.D or 1)
-    cutting = min(ceil(work.C, BC), ceil(ENOUGH, threads * work.strips(N) * ceil(work.points(N), M)))
+    # a thread keeps no more of a window than there is shared memory for
+    held = threads * HELD * 4 // (max(4, work.itemsize) * min(T, WHOLE.value))
+    BC, BD = block(min(held, threads * sums // M), work.C), block(depth_of(tile, work, N, threads), work.D or 1)
+    at_once = threads * work.strips(N) * ceil(work.points(N), M)
+    while at_once * ceil(work.C, BC) < ENOUGH and BC > FEWEST:
+        BC //= 2
+    cutting = min(ceil(work.C, BC), ceil(ENOUGH, at_once))
     is_shallow = (work.D or 0) <= BD and WHOLE.value >= T
     found = {"M": M, "N": N, "COLUMNS": columns_of(work, N, T), "T": T, "BC": BC, "BD": BD}
     return found | {"IS_SHALLOW": is_shallow, "cutting": cutting, "threads": threads}
